@@ -1,0 +1,151 @@
+# make              build/flotilla             make test       unit, property and simulator tests
+# make deps         install what is missing    make testnet    a swarm of real processes on this machine
+# make asan tsan    tests under sanitizers     make scenarios  every scenario of testnet/scenarios
+# make fuzz         a minute per parser        make bench      timings
+# make tidy         every static check         make rules      layering, banned calls, file lengths
+# make format       rewrite the layout         make install    PREFIX=/usr/local
+# make clean        remove build/              make help       this text
+#
+# CC=clang, BUILD=folder, SAN=address,undefined choose a variant; each variant gets a folder of its own.
+
+CC       ?= cc
+BUILD    ?= build
+CFLAGS   ?= -O2 -g
+PREFIX   ?= /usr/local
+GOALS     = $(or $(MAKECMDGOALS),all)
+
+# What Debian calls what we need: compilers and tools, libraries, the text to train on.
+DEPS      = gcc make pkg-config libzmq3-dev libczmq-dev libsodium-dev libmsgpack-dev libcyaml-dev \
+            libyaml-dev libjansson-dev libdnnl-dev libopenblas-serial-dev check bible-kjv bible-kjv-text
+DEPS_MORE = clang libclang-rt-14-dev clang-format clang-tidy
+
+# Goals that build nothing; all others install what is missing before pkg-config is asked.
+IDLE     := deps help clean rules format install-deps
+ifneq ($(filter-out $(IDLE),$(GOALS)),)
+DEPS_DONE := $(shell tests/deps.sh $(DEPS) >&2 && echo yes)
+ifneq ($(DEPS_DONE),yes)
+$(error what is listed above is missing and could not be installed; install it by hand, then run make again)
+endif
+MSGPACK  := $(shell pkg-config --exists msgpack-c && echo msgpack-c || echo msgpack)
+PKGS      = libczmq libzmq libsodium libcyaml yaml-0.1 jansson $(MSGPACK)
+PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS))
+PKG_LIBS := $(shell pkg-config --libs $(PKGS))
+BLAS_LIBS := $(shell pkg-config --libs openblas 2>/dev/null || echo -lopenblas) -ldnnl
+CHECK_LIBS := $(shell pkg-config --libs check)
+endif
+
+WARNINGS  = -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes \
+            -Wmissing-prototypes -Wvla -Wformat=2 -Wundef -Wpointer-arith
+override CFLAGS += -std=c17 -D_GNU_SOURCE -I. -MMD -MP -pthread $(WARNINGS) $(EXTRA) $(PKG_CFLAGS)
+LDLIBS    = $(PKG_LIBS) $(BLAS_LIBS) -lm -lpthread
+ifdef WERROR
+override CFLAGS += -Werror
+endif
+ifdef SAN                         # make test SAN=address,undefined BUILD=build/asan
+override CFLAGS += -fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer
+override LDFLAGS += -fsanitize=$(SAN)
+endif
+
+# Folders from the bottom up; a test of one folder links what is at its level and below.
+FOLDERS  := transport/base transport gossip planner node/engine node testnet
+sources   = $(filter-out node/main.c,$(wildcard $(1)/*.c))
+obj       = $(patsubst %,$(BUILD)/obj/%.o,$(1))
+CORE     := $(foreach f,$(FOLDERS),$(call sources,$(f)))
+SUITES   := $(foreach s,transport gossip planner node testnet sim,$(if $(wildcard tests/$(s)/*.c),$(s)))
+FUZZERS  := $(patsubst tests/fuzz/%.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
+BENCHES  := $(patsubst tests/bench/%.c,$(BUILD)/%,$(wildcard tests/bench/bench_*.c))
+CORPUS   := build/kjv.txt
+
+.PHONY: all deps help test asan tsan testnet scenarios fuzz fuzzers bench tidy rules format \
+        install clean suites
+all: $(BUILD)/flotilla $(CORPUS)
+
+help:
+	@sed -n '1,/^$$/s/^# \?//p' Makefile
+deps:
+	@tests/deps.sh $(DEPS)
+
+$(BUILD)/flotilla: $(call obj,node/main.c) $(BUILD)/libflotilla.a
+	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+
+$(BUILD)/libflotilla.a: $(call obj,$(CORE))
+	@rm -f $@
+	ar rcs $@ $^
+
+# One test program per folder, so that a folder is tested by itself: make build/test_gossip.
+$(BUILD)/libtest.a: $(call obj,$(wildcard tests/*.c))
+	@rm -f $@
+	ar rcs $@ $^
+at_level_transport = transport/base transport
+at_level_gossip    = $(at_level_transport) gossip
+at_level_planner   = transport/base planner
+at_level_node      = $(FOLDERS)
+at_level_testnet   = $(FOLDERS)
+at_level_sim       = $(FOLDERS)
+define suite
+$(BUILD)/test_$(1): $(call obj,$(wildcard tests/$(1)/*.c) $(foreach f,$(at_level_$(1)),$(call sources,$(f)))) $(BUILD)/libtest.a
+	$$(CC) $$(LDFLAGS) -o $$@ $$^ $$(CHECK_LIBS) $$(LDLIBS)
+endef
+$(foreach s,transport gossip planner node testnet sim,$(eval $(call suite,$(s))))
+
+$(BUILD)/bench_%: $(BUILD)/obj/tests/bench/bench_%.c.o $(BUILD)/libflotilla.a
+	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+$(BUILD)/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.c.o $(BUILD)/libflotilla.a
+	$(CC) $(LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(LDLIBS)
+
+# The engine's arithmetic: contraction off everywhere so that builds agree; vector loops only where numbers are.
+$(BUILD)/obj/node/engine/%.c.o: EXTRA = -O3 -fno-math-errno -fno-trapping-math -ffp-contract=off
+$(BUILD)/obj/planner/%.c.o: EXTRA = -ffp-contract=off
+
+$(BUILD)/obj/%.c.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -c -o $@ $<
+
+suites: $(SUITES:%=$(BUILD)/test_%)
+test: $(BUILD)/flotilla suites rules $(CORPUS)
+	@BUILD=$(BUILD) tests/run.sh $(SUITES:%=$(BUILD)/test_%)
+
+asan:
+	$(MAKE) test BUILD=build/asan SAN=address,undefined CFLAGS='-O1 -g'
+tsan:
+	$(MAKE) test BUILD=build/tsan SAN=thread CFLAGS='-O1 -g'
+
+fuzz:
+	@tests/deps.sh $(DEPS_MORE)
+	$(MAKE) fuzzers CC=clang BUILD=build/fuzz SAN=fuzzer-no-link,address,undefined CFLAGS='-O1 -g'
+fuzzers: $(FUZZERS)
+	for f in $^; do mkdir -p build/corpus/$${f##*/}; \
+	    $$f -max_total_time=$${FUZZ_SECONDS:-60} build/corpus/$${f##*/} || exit 1; done
+
+testnet: all
+	$(BUILD)/flotilla testnet run testnet/scenarios/smoke.yaml
+scenarios: all
+	@BUILD=$(BUILD) tests/scenarios.sh
+
+bench: $(BENCHES)
+	for b in $^; do $$b || exit 1; done
+
+rules:
+	@awk -f tests/rules.awk $$(git ls-files '*.[ch]' '*.cu')
+
+tidy: rules
+	@tests/deps.sh $(DEPS_MORE)
+	clang-format --dry-run -Werror $$(git ls-files '*.[ch]')
+	clang-tidy --quiet $$(git ls-files '*.c') -- -std=c17 -D_GNU_SOURCE -I. $(PKG_CFLAGS)
+
+format:
+	clang-format -i $$(git ls-files '*.[ch]' '*.cu')
+
+# The King James Bible, public domain, from Debian's bible-kjv: the text that scenarios train on.
+$(CORPUS):
+	@mkdir -p $(@D)
+	bible -f gen1:1-rev22:21 > $@.new
+	@mv $@.new $@
+
+install: $(BUILD)/flotilla
+	install -Dm755 $< $(DESTDIR)$(PREFIX)/bin/flotilla
+
+clean:
+	rm -rf build
+
+-include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)

@@ -1,0 +1,93 @@
+/*
+ * workload.h - what a model is made of, to the tensor and to the byte.
+ *
+ * The planner and the engine both read it, so that what is planned is what is
+ * allocated and sent. Layers are numbered as in Sailor: 0 is the embedding,
+ * 1..blocks are transformer blocks, blocks + 1 is final norm, head and loss.
+ *
+ *     layer   0          1 .. blocks      blocks + 1
+ *             wte, wpe   ln, attn, mlp    ln_f, (wte again: the head is tied)
+ *
+ * A stage is a run of consecutive layers. The tied embedding lives in layer 0
+ * and in the head's layer; a stage that holds both keeps one copy of the weights
+ * and two of the gradient (design.md, "A step").
+ */
+#ifndef PLANNER_WORKLOAD_H
+#define PLANNER_WORKLOAD_H
+
+#include "transport/base/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* A GPT-2: learned positions, LayerNorm, GELU (tanh), tied head. */
+struct model_shape {
+    int blocks;
+    int heads;
+    int hidden;     /* divisible by heads */
+    int context;    /* tokens of a training sequence */
+    int vocabulary; /* 256 for bytes */
+};
+
+/* ERR_USAGE with a sentence when a shape is out of range or does not divide. */
+int model_shape_check(const struct model_shape *shape, struct err *err);
+
+int workload_layers(const struct model_shape *shape); /* blocks + 2 */
+
+enum layer_kind { LAYER_EMBEDDING, LAYER_BLOCK, LAYER_HEAD, LAYER_KINDS };
+enum layer_kind workload_layer_kind(const struct model_shape *shape, int layer);
+
+enum tensor_init { INIT_NORMAL, INIT_NORMAL_RESIDUAL, INIT_ONE, INIT_ZERO };
+
+struct tensor_spec {
+    char name[64];   /* as in the Hugging Face GPT-2: "transformer.h.0.attn.c_attn.weight" */
+    int layer;       /* its home; transformer.wte.weight: 0 */
+    int dims;        /* 1 or 2 */
+    int64_t shape[2]; /* matrices of a block are [in, out], as in the files (Conv1D) */
+    int64_t elements;
+    bool decay;      /* weight decay applies: matrices only */
+    enum tensor_init init; /* N(0, 0.02); residual projections 0.02 / sqrt(2 blocks) */
+};
+
+/* All tensors of the model in layer order, then file order; `index` is the tensor's number everywhere. */
+int workload_tensor_count(const struct model_shape *shape);
+void workload_tensor(const struct model_shape *shape, int index, struct tensor_spec *out);
+
+/* The run of tensor numbers whose home is `layer`. */
+void workload_layer_tensors(const struct model_shape *shape, int layer, int *first, int *count);
+
+int64_t workload_layer_parameters(const struct model_shape *shape, int layer);
+
+/* Bytes that one micro-batch of `sequences` moves between two stages, one way (fp32: sequences x context x hidden x 4). */
+int64_t workload_boundary_bytes(const struct model_shape *shape, int sequences);
+
+/* Floating-point operations of forward plus backward for one token of this layer, causal
+ * attention (engine.md section 3): 6 x matmul weights + 6 x context x hidden per block. */
+double workload_layer_flops(const struct model_shape *shape, int layer);
+
+/* What a replica of a stage allocates. */
+struct stage_spec {
+    int first_layer;
+    int layers;
+    int micro_batch; /* sequences */
+    int in_flight;   /* micro-batches whose activations are kept at once, from the schedule */
+    bool copies;     /* keeps a second copy of its own weights and optimizer state for recovery */
+};
+
+struct stage_bytes {
+    int64_t weights;
+    int64_t gradients;
+    int64_t optimizer;
+    int64_t activations; /* all in_flight slots */
+    int64_t workspace;
+    int64_t communication; /* boundary buffers and reduction scratch */
+    int64_t copies;
+    int64_t total;
+};
+
+/* Exact: the engine's arenas are laid out by the same arithmetic, and a test holds one against the other. */
+void workload_stage_bytes(const struct model_shape *shape, const struct stage_spec *spec,
+                          struct stage_bytes *out);
+
+#endif

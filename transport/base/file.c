@@ -1,0 +1,184 @@
+#include "transport/base/file.h"
+#include "transport/base/limits.h"
+#include "transport/base/must.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+int
+file_read(const char *path, size_t bytes_max, struct buf *buf, struct err *err)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return err_set_errno(err, "could not open \"%s\"", path);
+    int result = -1;
+    size_t start = buf->len;
+    char block[65536];
+    for (;;) {
+        ssize_t got = read(fd, block, sizeof(block));
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0) {
+            err_set_errno(err, "could not read \"%s\"", path);
+            goto out;
+        }
+        if (got == 0)
+            break;
+        if (buf->len - start + (size_t)got > bytes_max) {
+            err_set(err, ERR_LIMIT, "file \"%s\" is larger than %zu bytes", path, bytes_max);
+            goto out;
+        }
+        buf_add(buf, block, (size_t)got);
+    }
+    result = 0;
+out:
+    close(fd);
+    return result;
+}
+
+int
+file_write_at(int fd, const void *data, size_t bytes, off_t offset, const char *path,
+              struct err *err)
+{
+    const char *at = data;
+    while (bytes > 0) {
+        ssize_t done = pwrite(fd, at, bytes, offset);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done <= 0)
+            return err_set_errno(err, "could not write \"%s\"", path);
+        at += done;
+        bytes -= (size_t)done;
+        offset += done;
+    }
+    return 0;
+}
+
+int
+file_write(const char *path, const void *data, size_t bytes, mode_t mode, struct err *err)
+{
+    char temporary[PATH_BYTES_MAX + 8], folder[PATH_BYTES_MAX];
+    must(strlen(path) < PATH_BYTES_MAX);
+    snprintf(temporary, sizeof(temporary), "%s.new", path);
+    int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
+    if (fd < 0)
+        return err_set_errno(err, "could not create \"%s\"", temporary);
+    if (file_write_at(fd, data, bytes, 0, temporary, err))
+        goto fail;
+    if (fsync(fd)) {
+        err_set_errno(err, "could not sync \"%s\"", temporary);
+        goto fail;
+    }
+    close(fd);
+    fd = -1;
+    if (rename(temporary, path)) {
+        err_set_errno(err, "could not rename \"%s\" to \"%s\"", temporary, path);
+        goto fail;
+    }
+    snprintf(folder, sizeof(folder), "%s", path);
+    char *slash = strrchr(folder, '/');
+    if (!slash)
+        return file_sync_folder(".", err);
+    slash[slash == folder] = '\0';
+    return file_sync_folder(folder, err);
+fail:
+    if (fd >= 0)
+        close(fd);
+    unlink(temporary);
+    return -1;
+}
+
+int
+file_make_folder(const char *path, struct err *err)
+{
+    char part[PATH_BYTES_MAX];
+    must(strlen(path) < sizeof(part));
+    snprintf(part, sizeof(part), "%s", path);
+    for (char *at = part + 1;; at++) {
+        if (*at != '/' && *at != '\0')
+            continue;
+        char kept = *at;
+        *at = '\0';
+        if (mkdir(part, 0700) && errno != EEXIST)
+            return err_set_errno(err, "could not make the folder \"%s\"", part);
+        *at = kept;
+        if (kept == '\0')
+            break;
+    }
+    struct stat status;
+    if (stat(path, &status) || !S_ISDIR(status.st_mode))
+        return err_set(err, ERR_SYSTEM, "\"%s\" is not a folder", path);
+    return 0;
+}
+
+int
+file_sync_folder(const char *folder, struct err *err)
+{
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return err_set_errno(err, "could not open the folder \"%s\"", folder);
+    int failed = fsync(fd);
+    close(fd);
+    if (failed)
+        return err_set_errno(err, "could not sync the folder \"%s\"", folder);
+    return 0;
+}
+
+bool
+file_exists(const char *path)
+{
+    return access(path, F_OK) == 0;
+}
+
+static int
+remove_one(const char *path, const struct stat *status, int kind, struct FTW *where)
+{
+    (void)status;
+    (void)kind;
+    (void)where;
+    return remove(path);
+}
+
+int
+file_remove_tree(const char *path, struct err *err)
+{
+    if (!file_exists(path))
+        return 0;
+    if (nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS))
+        return err_set_errno(err, "could not remove \"%s\"", path);
+    return 0;
+}
+
+int
+file_lock(const char *path, struct err *err)
+{
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return err_set_errno(err, "could not open \"%s\"", path);
+    if (flock(fd, LOCK_EX | LOCK_NB)) {
+        if (errno == EWOULDBLOCK)
+            err_set(err, ERR_LIMIT, "\"%s\" is locked by another process", path);
+        else
+            err_set_errno(err, "could not lock \"%s\"", path);
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+char *
+path_join(char out[], const char *folder, const char *name)
+{
+    size_t len = strlen(folder);
+    const char *between = len > 0 && folder[len - 1] == '/' ? "" : "/";
+    int used = snprintf(out, PATH_BYTES_MAX, "%s%s%s", folder, between, name);
+    must(used > 0 && used < PATH_BYTES_MAX);
+    return out;
+}
