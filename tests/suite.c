@@ -10,12 +10,8 @@ int
 suite_run(Suite *(*const suites[])(void))
 {
     SRunner *runner = srunner_create(NULL);
-    const char *only = getenv("FLOTILLA_ONLY");
-    for (int i = 0; suites[i]; i++) {
-        Suite *suite = suites[i]();
-        if (!only || suite_tcase(suite, only))
-            srunner_add_suite(runner, suite);
-    }
+    for (int i = 0; suites[i]; i++)
+        srunner_add_suite(runner, suites[i]());
     srunner_run_all(runner, CK_NORMAL);
     int failed = srunner_ntests_failed(runner);
     srunner_free(runner);

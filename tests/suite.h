@@ -11,7 +11,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Run the suites (NULL-terminated list); returns the exit code. CK_FORK=no and FLOTILLA_ONLY=substring of a suite name work. */
+/* Run the suites (NULL-terminated list); returns the exit code. CK_FORK, CK_RUN_SUITE and CK_RUN_CASE of the
+ * library work. */
 int suite_run(Suite *(*const suites[])(void));
 
 /* A test case with a time limit in seconds, added to the suite. */
