@@ -4,7 +4,7 @@ BEGIN {
     # Which folder may include which; nothing points up or sideways.
     may["transport/base"] = "transport/base/"
     may["transport"]      = "transport/"
-    may["gossip"]         = "gossip/ transport/base/ transport/key.h transport/codec.h"
+    may["gossip"]         = "gossip/ transport/base/ transport/key.h transport/codec.h transport/frame.h"
     may["planner"]        = "planner/ transport/base/"
     may["node/engine"]    = "node/engine/ planner/ transport/"
     may["node"]           = "node/ planner/ gossip/ transport/"
@@ -12,7 +12,7 @@ BEGIN {
     may["tests"]          = "tests/ testnet/ node/ planner/ gossip/ transport/"
 
     # Each library has one home; the rest of the tree sees our header for it.
-    home["czmq|zmq"]     = "^transport/(loop|mesh|admit|bulk)\\.c$"
+    home["czmq|zmq"]     = "^transport/(loop|mesh|admit|join|bulk)\\.c$"
     home["sodium"]       = "^transport/key\\.c$"
     home["msgpack(/.*)?"] = "^transport/codec\\.c$"
     home["cyaml/.*"]     = "^transport/yaml\\.[ch]$"
