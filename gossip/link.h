@@ -1,0 +1,33 @@
+/*
+ * link.h - what a directed link to a peer can carry: estimates from real transfers first, short
+ * capped probes second (network.md 5.3).
+ */
+#ifndef GOSSIP_LINK_H
+#define GOSSIP_LINK_H
+
+#include "gossip/record.h"
+
+struct links;
+
+struct links *links_new(void);
+void links_free(struct links *links);
+
+/* A transfer of `bytes` took `us`. `limited`: the sender, not the link, set the pace: counts only upwards. */
+void links_sample(struct links *links, int64_t now_ms, const struct id *peer, int64_t bytes,
+                  int64_t us, bool limited);
+void links_round_trip(struct links *links, int64_t now_ms, const struct id *peer, int64_t us);
+void links_forget(struct links *links, const struct id *peer);
+
+/* The peer whose link most needs a probe now, or NULL: never measured, or not for 10 minutes, among `peers`; at most one probe every 2 s and
+ * `budget_bytes` an hour. The caller sends `*bytes` and reports the sample. */
+const struct id *links_probe_due(struct links *links, int64_t now_ms, const struct id *peers,
+                                 size_t count, int64_t *bytes);
+void links_probe_sent(struct links *links, int64_t now_ms, const struct id *peer, int64_t bytes);
+
+/* Estimates for a record, ascending peer; at most RECORD_LINKS_MAX, the freshest. Confidence halves every 30 minutes. */
+uint32_t links_fill(const struct links *links, int64_t now_ms, struct record_link *out);
+
+/* True once when an estimate moved by more than a quarter, or appeared, since the last links_fill(). */
+bool links_changed(const struct links *links);
+
+#endif
