@@ -10,14 +10,21 @@
 
 #include <stdbool.h>
 
-/* Once per process, before any thread computes. Returns the provider's name ("onednn", "openblas", "builtin"). */
+/* Once per process, before any thread computes. Returns the provider's name ("onednn",
+ * "openblas", "builtin"). */
 const char *matmul_setup(void);
 
-void matmul(bool transpose_a, bool transpose_b, int m, int n, int k, float alpha, const float *a,
-            int lda, const float *b, int ldb, float beta, float *c, int ldc);
+/* The provider chosen, or NULL before matmul_setup(). FLOTILLA_MATMUL=builtin, openblas
+ * or onednn in the environment names the one to try first. */
+const char *matmul_provider_name(void);
+
+void matmul(bool transpose_a, bool transpose_b, int m, int n, int k, float alpha,
+            const float *a, int lda, const float *b, int ldb, float beta, float *c,
+            int ldc);
 
 /* The reference, in double: plain, blocked, ours. */
 void matmul_double(bool transpose_a, bool transpose_b, int m, int n, int k, double alpha,
-                   const double *a, int lda, const double *b, int ldb, double beta, double *c, int ldc);
+                   const double *a, int lda, const double *b, int ldb, double beta,
+                   double *c, int ldc);
 
 #endif
