@@ -4,10 +4,12 @@
 #include "transport/base/must.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 /* A key file holds the seed as 64 hexadecimal digits and a newline, so that a person can
  * look at it and copy it; surrounding white space is allowed. */
@@ -101,27 +103,47 @@ static int
 seed_read(const char *what, const char *path, enum err_code damaged,
           uint8_t seed[SEED_BYTES], struct err *err)
 {
+    char text[SECRET_FILE_BYTES_MAX + 1];
+    size_t len = 0;
+    ssize_t got = 1;
     struct stat status;
-    if (stat(path, &status))
-        return err_set_errno(err, "could not read the %s \"%s\"", what, path);
-    if (!S_ISREG(status.st_mode))
-        return err_set(err, damaged, "%s \"%s\" is not a file", what, path);
-    if (status.st_mode & 077)
-        return err_set(err, ERR_AUTH,
-                       "%s \"%s\" may be read by others (mode %04o); run chmod 600 on it",
-                       what, path, (unsigned)(status.st_mode & 07777));
-    struct buf text = {0};
-    buf_add(&text, "", 1); /* so that nothing is moved, and left behind, while it grows */
-    int failed = file_read(path, SECRET_FILE_BYTES_MAX, &text, err);
-    if (failed && err->code == ERR_LIMIT)
-        err->code = damaged;
-    if (!failed && !hex_seed((const char *)text.data + 1, text.len - 1, seed))
-        failed = err_set(err, damaged,
-                         "%s \"%s\" is damaged: it must hold 64 hexadecimal digits", what,
-                         path);
-    sodium_memzero(text.data, text.len);
-    buf_release(&text);
-    return failed;
+    int result = -1;
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
+        return err_set_errno(err, "could not open the %s \"%s\"", what, path);
+    if (fstat(fd, &status)) {
+        err_set_errno(err, "could not look at the %s \"%s\"", what, path);
+        goto out;
+    }
+    if (!S_ISREG(status.st_mode)) {
+        err_set(err, damaged, "the %s \"%s\" is not a file", what, path);
+        goto out;
+    }
+    if (status.st_mode & 077) {
+        err_set(err, ERR_AUTH,
+                "the %s \"%s\" is open to others (mode %04o); run chmod 600 on it", what,
+                path, (unsigned)(status.st_mode & 07777));
+        goto out;
+    }
+    while (got > 0 && len < sizeof(text)) {
+        got = read(fd, text + len, sizeof(text) - len);
+        if (got < 0 && errno == EINTR)
+            got = 1;
+        else if (got > 0)
+            len += (size_t)got;
+    }
+    if (got < 0)
+        err_set_errno(err, "could not read the %s \"%s\"", what, path);
+    else if (len > SECRET_FILE_BYTES_MAX || !hex_seed(text, len, seed))
+        err_set(err, damaged,
+                "the %s \"%s\" is damaged: it must hold 64 hexadecimal digits", what,
+                path);
+    else
+        result = 0;
+out:
+    sodium_memzero(text, sizeof(text));
+    close(fd);
+    return result;
 }
 
 static int
