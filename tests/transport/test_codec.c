@@ -543,7 +543,7 @@ make_message(struct rng *rng, struct made list[MADE_MAX], struct buf *to)
             make_leaf(rng, made, to);
             continue;
         }
-        size_t room = (MADE_MAX - used - CODEC_DEPTH_MAX - 2 * promised) / 2;
+        size_t room = (MADE_MAX - used - (size_t)depth - 1 - 2 * promised) / 2;
         made->kind = MADE_ARRAY;
         made->number = rng_below(rng, room < 24 ? room + 1 : 25);
         promised += made->number;
