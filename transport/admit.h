@@ -1,20 +1,22 @@
 /*
  * admit.h - who may finish a CURVE handshake: the ZAP handler (RFC 27).
  *
- * libzmq admits every client key while no handler is bound (network.md 3.2), so this one is bound
- * before any socket, and a node whose handler cannot be bound does not start. Domains:
- * "join" admits the one key pair that follows from the swarm's secret, "control" and "bulk" admit known nodes.
- * An admitted connection's User-Id is the node's id in hexadecimal.
+ * libzmq admits every client key while no handler is bound (network.md 3.2), so this one
+ * is bound before any socket, and a node whose handler cannot be bound does not start.
+ * Domains: "join" admits the one key pair that follows from the swarm's secret, "control"
+ * and "bulk" admit known nodes. An admitted connection's User-Id is the node's id in
+ * hexadecimal.
  */
 #ifndef TRANSPORT_ADMIT_H
 #define TRANSPORT_ADMIT_H
 
-#include "transport/loop.h"
 #include "transport/key.h"
+#include "transport/loop.h"
 
 struct admit;
 
-/* Binds the handler and serves it on the loop. ERR_SYSTEM when another handler is bound in this process. */
+/* Binds the handler and serves it on the loop. ERR_SYSTEM when another handler is bound
+ * in this process. */
 struct admit *admit_open(struct loop *loop, struct err *err);
 void admit_close(struct admit *admit);
 

@@ -1,7 +1,12 @@
 /*
- * loop.h - the control thread's reactor: timers, descriptors, sockets (czmq's zloop).
+ * loop.h - a thread's reactor: timers, descriptors, sockets.
  *
- * One thread owns a loop and everything registered with it. The time is read once per turn.
+ *     turn:  wait -> read the clock -> timers -> sockets and descriptors -> after
+ *
+ * One thread owns a loop and everything registered with it. The time is read once per
+ * turn. Handlers may register and cancel anything, themselves included; what is cancelled
+ * is not called again, not even in this turn. A loop that was held up (a stopped process,
+ * a long handler) fires each timer once, not once per period missed.
  */
 #ifndef TRANSPORT_LOOP_H
 #define TRANSPORT_LOOP_H
@@ -15,7 +20,8 @@ struct loop;
 typedef void (*loop_timer_fn)(void *arg);
 typedef void (*loop_fd_fn)(void *arg, int fd);
 
-/* Before the first loop of a process: libzmq's context with `io_threads` I/O threads, no signal handling of its own. */
+/* Before the first loop of a process: libzmq's context with `io_threads` I/O threads, no
+ * signal handling of its own. */
 int loop_setup(int io_threads, struct err *err);
 void loop_teardown(void); /* after the last socket is closed */
 
@@ -36,7 +42,15 @@ void loop_timer_cancel(struct loop *loop, int timer);
 void loop_fd(struct loop *loop, int fd, loop_fd_fn fn, void *arg);
 void loop_fd_cancel(struct loop *loop, int fd);
 
-/* Called after each turn's events: the place where effects gathered in this turn are carried out. */
+/* Called after each turn's events: the place where effects gathered in this turn are
+ * carried out. */
 void loop_after(struct loop *loop, loop_timer_fn fn, void *arg);
+
+/* ---- for the other files of transport: a libzmq socket, when it can be read from ----
+ */
+
+/* Cancel before the socket is closed. */
+void loop_socket(struct loop *loop, void *socket, loop_timer_fn fn, void *arg);
+void loop_socket_cancel(struct loop *loop, const void *socket);
 
 #endif
