@@ -1,15 +1,18 @@
 /*
- * checkpoint.h - a model and its training state on disk: a folder that is whole or is not used.
+ * checkpoint.h - a model and its training state on disk: a folder that is whole or is not
+ * used.
  *
  *     checkpoints/JOB/step-000200/
  *         config.json, generation_config.json   as Hugging Face's GPT-2 reads them
  *         model.safetensors          weights by tensor name (lm_head omitted: tied)
  *         optimizer.safetensors      "<tensor>.exp_avg", "<tensor>.exp_avg_sq"
- *         trainer_state.json         step, samples hash, seed, job id and name, data hash, the job's own text
- *         manifest.json              last: size and BLAKE2b-256 of every other file
+ *         trainer_state.json         step, samples hash, seed, job id and name, data
+ * hash, the job's own text manifest.json              last: size and BLAKE2b-256 of every
+ * other file
  *
- * Written under a temporary name beside it, every file synced, renamed, folder synced; a checkpoint without a
- * manifest that matches is not one. A disk that fills up leaves the older ones untouched.
+ * Written under a temporary name beside it, every file synced, renamed, folder synced; a
+ * checkpoint without a manifest that matches is not one. A disk that fills up leaves the
+ * older ones untouched.
  */
 #ifndef NODE_ENGINE_CHECKPOINT_H
 #define NODE_ENGINE_CHECKPOINT_H
@@ -32,27 +35,35 @@ struct checkpoint_info {
 
 void checkpoint_info_release(struct checkpoint_info *info);
 
-/* State by tensor number: [kind][tensor] with kinds weight, moment 1, moment 2 (enum state_kind); borrowed. */
+/* State by tensor number: [kind][tensor] with kinds weight, moment 1, moment 2 (enum
+ * state_kind); borrowed. */
 struct checkpoint_state {
     const float **tensors[3];
 };
 
-/* Write `folder`/step-N (folder = .../checkpoints/JOB, made if absent); keeps the newest `keep` whole ones (0: all) and removes older. `path` gets the new folder's
- * path (PATH_BYTES_MAX). On failure nothing is left behind and ERR_SYSTEM says which file and why. */
+/* Write `folder`/step-N (folder = .../checkpoints/JOB, made if absent); keeps the newest
+ * `keep` whole ones (0: all) and removes older. `path` gets the new folder's path
+ * (PATH_BYTES_MAX). On failure nothing is left behind and ERR_SYSTEM says which file and
+ * why. */
 int checkpoint_write(const char *folder, const struct checkpoint_info *info,
-                     const struct checkpoint_state *state, int keep, char *path, struct err *err);
+                     const struct checkpoint_state *state, int keep, char *path,
+                     struct err *err);
 
-/* Open a whole checkpoint and verify its manifest (sizes and hashes). ERR_CORRUPT names the file and what is wrong. */
+/* Open a whole checkpoint and verify its manifest (sizes and hashes). ERR_CORRUPT names
+ * the file and what is wrong. */
 struct checkpoint;
-struct checkpoint *checkpoint_open(const char *path, struct checkpoint_info *info, struct err *err);
+struct checkpoint *checkpoint_open(const char *path, struct checkpoint_info *info,
+                                   struct err *err);
 void checkpoint_close(struct checkpoint *checkpoint);
 
-/* Copy one tensor's weight, moment 1 or 2 to `out` (its elements). ERR_CORRUPT when absent or of another shape or type. */
-int checkpoint_tensor(const struct checkpoint *checkpoint, int tensor, int kind, float *out,
-                      struct err *err);
+/* Copy one tensor's weight, moment 1 or 2 to `out` (its elements). ERR_CORRUPT when
+ * absent or of another shape or type. */
+int checkpoint_tensor(const struct checkpoint *checkpoint, int tensor, int kind,
+                      float *out, struct err *err);
 
-/* The newest whole checkpoint below `root` (.../checkpoints) of this job, or of any with an empty id: its path, else -1 with ERR_USAGE
- * "there is no whole checkpoint". Damaged ones met on the way are passed over and described in `damaged` (may be NULL). */
+/* The newest whole checkpoint below `root` (.../checkpoints) of this job, or of any with
+ * an empty id: its path, else -1 with ERR_USAGE "there is no whole checkpoint". Damaged
+ * ones met on the way are passed over and described in `damaged` (may be NULL). */
 int checkpoint_newest(const char *root, const struct id *job, char path[PATH_BYTES_MAX],
                       char *damaged, size_t damaged_size, struct err *err);
 

@@ -10,6 +10,11 @@
 
 #include <stdbool.h>
 
+/* A caller that splits a product by rows cuts at multiples of this and leaves no part
+ * smaller, so that the parts have the bits of the whole: libraries compute a few rows in
+ * another order. */
+enum { MATMUL_ROWS_MIN = 32 };
+
 /* Once per process, before any thread computes. Returns the provider's name ("onednn",
  * "openblas", "builtin"). */
 const char *matmul_setup(void);

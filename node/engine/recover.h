@@ -1,9 +1,11 @@
 /*
- * recover.h - which step a new epoch starts from, and who gives which layer to whom: a pure
- * function of what the members reported after they had halted, so that every voter finds the same answer.
+ * recover.h - which step a new epoch starts from, and who gives which layer to whom: a
+ * pure function of what the members reported after they had halted, so that every voter
+ * finds the same answer.
  *
- * design.md, "A step, and why a kill costs at most one": if any survivor applied step s, everybody who is still in the swarm
- * had prepared it (the exchange of norms is the commit point), so those apply it too; else it is done again.
+ * design.md, "A step, and why a kill costs at most one": if any survivor applied step s,
+ * everybody who is still in the swarm had prepared it (the exchange of norms is the
+ * commit point), so those apply it too; else it is done again.
  */
 #ifndef NODE_ENGINE_RECOVER_H
 #define NODE_ENGINE_RECOVER_H
@@ -30,12 +32,13 @@ enum { HOLDINGS_MAX = 12 };
 
 /* What a halted node says. */
 struct progress {
-    bool reported;       /* false: this member did not answer, holds nothing */
-    int64_t applied;     /* last applied step of the job, -1: no live state */
-    bool prepared;       /* gradients of applied + 1 are reduced and kept, our norm was sent */
-    uint64_t norm_bits;  /* IEEE bits of the global gradient norm of step `applied` (for those who only prepared it) */
+    bool reported;   /* false: this member did not answer, holds nothing */
+    int64_t applied; /* last applied step of the job, -1: no live state */
+    bool prepared; /* gradients of applied + 1 are reduced and kept, our norm was sent */
+    uint64_t norm_bits;    /* IEEE bits of the global gradient norm of step `applied` (for
+                              those who only prepared it) */
     uint64_t samples_hash; /* running hash after `applied` */
-    bool has_data;       /* holds the job's data set */
+    bool has_data;         /* holds the job's data set */
     int holdings_count;
     struct holding holdings[HOLDINGS_MAX];
 };
@@ -48,33 +51,40 @@ struct transfer {
 };
 
 struct recovery {
-    int64_t base_step;      /* training goes on with base_step + 1 */
-    bool apply_prepared;    /* members with applied == base_step - 1 apply what they prepared, with this norm */
+    int64_t base_step;   /* training goes on with base_step + 1 */
+    bool apply_prepared; /* members with applied == base_step - 1 apply what they
+                            prepared, with this norm */
     uint64_t norm_bits;
     uint64_t samples_hash;
-    int64_t steps_lost;     /* applied by somebody who reported, and given up */
+    int64_t steps_lost; /* applied by somebody who reported, and given up */
     int transfers_count;
-    struct transfer *transfers; /* owned; every (stage replica, layer) once, by `to`, then layer */
-    int *data_from;             /* owned, [nodes]: whom a node gets the data set from; itself: has it; -1: needs none */
+    struct transfer
+        *transfers; /* owned; every (stage replica, layer) once, by `to`, then layer */
+    int *data_from; /* owned, [nodes]: whom a node gets the data set from; itself: has it;
+                       -1: needs none */
 };
 
-/* `progress`: one per cluster node. The largest step wins of which every layer is held by somebody who reported; SOURCE_SEED
- * covers step 0. Sources are spread: same zone first, then the holder with the fewest layers to give, then the lowest number.
- * ERR_PLAN when no reporting member has the data set. */
+/* `progress`: one per cluster node. The largest step wins of which every layer is held by
+ * somebody who reported; SOURCE_SEED covers step 0. Sources are spread: same zone first,
+ * then the holder with the fewest layers to give, then the lowest number. ERR_PLAN when
+ * no reporting member has the data set. */
 int recover(const struct plan *plan, const struct plan_request *request,
-            const struct cluster *cluster, const struct progress *progress, struct recovery *out,
-            struct err *err);
+            const struct cluster *cluster, const struct progress *progress,
+            struct recovery *out, struct err *err);
 void recovery_release(struct recovery *recovery);
 
 /* Who keeps recovery copies and who gathers checkpoints: functions of the plan. */
 struct duties {
-    int keeper[STAGES_MAX];  /* node that keeps the copy of a stage: of another zone if there is one, else another node, -1: there is none */
-    int source[STAGES_MAX];  /* the replica that sends it: replica 0's node */
+    int keeper[STAGES_MAX]; /* node that keeps the copy of a stage: of another zone if
+                               there is one, else another node, -1: there is none */
+    int source[STAGES_MAX]; /* the replica that sends it: replica 0's node */
     int gatherers_count;
-    int gatherers[2];        /* the submitting node if it is a member, else the lowest; and one of another zone if there is one, else another node */
+    int gatherers[2]; /* the submitting node if it is a member, else the lowest; and one
+                         of another zone if there is one, else another node */
 };
 
-/* `submitter`: cluster node number or -1. Keepers are spread: workers of another zone first, fewest duties, lowest number. */
+/* `submitter`: cluster node number or -1. Keepers are spread: workers of another zone
+ * first, fewest duties, lowest number. */
 void recover_duties(const struct plan *plan, const struct cluster *cluster, int submitter,
                     struct duties *out);
 
