@@ -14,6 +14,7 @@
 #define NODE_JOB_H
 
 #include "node/engine/train.h"
+#include "transport/base/buf.h"
 
 struct job {
     struct train_job train;      /* id and data are filled in by job_bind() */

@@ -9,6 +9,7 @@
 #include "gossip/decree.h"
 #include "node/job.h"
 #include "node/report.h"
+#include "planner/search.h"
 
 enum { VIEW_FORMER_MAX = 64 };
 
