@@ -70,24 +70,24 @@ writer_bytes(struct buf *out, const void *data, size_t len)
     buf_add(out, data, len);
 }
 
-/* What a text may be made of, on either side. */
+/* What no text may have, on either side. */
 static bool
-printable(const char *text, size_t len)
+control(uint8_t c)
 {
-    for (size_t i = 0; i < len; i++)
-        if ((unsigned char)text[i] < 0x20 || text[i] == 0x7f)
-            return false;
-    return true;
+    return c < 0x20 || c == 0x7f;
 }
 
 void
 writer_text(struct buf *out, const char *text)
 {
     size_t len = strlen(text);
-    must(len <= UINT32_MAX && printable(text, len));
+    must(len <= UINT32_MAX);
     msgpack_packer to = packer(out);
     msgpack_pack_str(&to, len);
     buf_add(out, text, len);
+    for (uint8_t *at = out->data + out->len - len; at < out->data + out->len; at++)
+        if (control(*at))
+            *at = '?';
 }
 
 void
@@ -450,9 +450,11 @@ reader_text(struct reader *reader, char *out, size_t size)
         reader_fail(reader, "text of %zu bytes, the limit is %zu", len, size - 1);
         return;
     }
-    if (!printable(value->via.str.ptr, len)) {
-        reader_fail(reader, "text has a control character");
-        return;
+    for (size_t i = 0; i < len; i++) {
+        if (control((uint8_t)value->via.str.ptr[i])) {
+            reader_fail(reader, "text has a control character");
+            return;
+        }
     }
     if (len > 0)
         memcpy(out, value->via.str.ptr, len);

@@ -34,6 +34,8 @@ void writer_uint(struct buf *out, uint64_t value);
 void writer_int(struct buf *out, int64_t value);
 void writer_bool(struct buf *out, bool value);
 void writer_bytes(struct buf *out, const void *data, size_t len);
+/* Readers refuse control characters, so each is written as "?": a sentence from anywhere can be sent. What must
+ * come back as it is goes through writer_bytes(). */
 void writer_text(struct buf *out, const char *text);
 void writer_id(struct buf *out, const struct id *id);
 

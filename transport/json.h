@@ -29,7 +29,7 @@ const char *json_key_at(const struct json *object, size_t index, const struct js
 /* With a default for NULL or another kind. */
 const char *json_text(const struct json *value, const char *otherwise);
 int64_t json_int(const struct json *value, int64_t otherwise);
-double json_double(const struct json *value, double otherwise);
+double json_double(const struct json *value, double otherwise); /* an integer is a number, too */
 bool json_bool(const struct json *value, bool otherwise);
 bool json_is_object(const struct json *value);
 bool json_is_array(const struct json *value);
