@@ -9,12 +9,15 @@
  *                                gradient  <--(next stage)
  *     (previous) <--gradient-- stage_backward
  *
+ * `real` is float (real.h).
+ *
  * All gradients are sums over tokens weighted by `loss_scale`, so that reductions are
  * sums.
  */
 #ifndef NODE_ENGINE_STAGE_H
 #define NODE_ENGINE_STAGE_H
 
+#include "node/engine/real.h"
 #include "planner/workload.h"
 #include "transport/base/err.h"
 
@@ -44,29 +47,29 @@ void stage_begin(struct stage *stage);
  * into the slot. `out`: the same shape for the next stage, NULL for the last. The last
  * stage adds this micro-batch's sum of token losses (nats) to `*loss_sum` in double.
  * ERR_CORRUPT for a token outside the vocabulary. */
-int stage_forward(struct stage *stage, int slot, const int32_t *tokens, const float *in,
-                  float *out, double *loss_sum, struct err *err);
+int stage_forward(struct stage *stage, int slot, const int32_t *tokens, const real *in,
+                  real *out, double *loss_sum, struct err *err);
 
 /* `tokens` as in forward. `gradient_in`: d(loss)/d(out) from the next stage, NULL for the
  * last. `gradient_out`: for the previous stage, NULL for the first. `loss_scale`: 1 /
  * tokens of the whole step. Accumulates into the gradients. */
-int stage_backward(struct stage *stage, int slot, const int32_t *tokens, float loss_scale,
-                   const float *gradient_in, float *gradient_out, struct err *err);
+int stage_backward(struct stage *stage, int slot, const int32_t *tokens, real loss_scale,
+                   const real *gradient_in, real *gradient_out, struct err *err);
 
 /* ---- gradients ---- */
 
 /* All gradients as one flat array for reduction (floats); the tied head's second gradient
  * is part of it. */
-float *stage_gradients(struct stage *stage, size_t *count);
+real *stage_gradients(struct stage *stage, size_t *count);
 
 /* The tied embedding's gradient held here that the other end needs: layer 0's on the
  * first stage, the head's on the last; NULL when this stage holds neither or both.
  * `count` = vocabulary x hidden. */
-float *stage_tied_gradient(struct stage *stage, size_t *count);
+real *stage_tied_gradient(struct stage *stage, size_t *count);
 
 /* After reduction: adds the two gradients of the tied embedding, layer 0's first. `other`
  * is the other end's, or NULL when both are here or neither is. */
-void stage_tied_combine(struct stage *stage, const float *other);
+void stage_tied_combine(struct stage *stage, const real *other);
 
 /* Sum of squares of each tensor's combined gradient, in double, in tensor order, for the
  * tensors whose home is a layer of this stage (so that the tied embedding counts once).
@@ -91,14 +94,18 @@ enum state_kind { STATE_WEIGHT, STATE_MOMENT1, STATE_MOMENT2, STATE_KINDS };
 
 /* Floats of a tensor held here (workload tensor number; transformer.wte.weight also on
  * the last stage), or NULL. */
-float *stage_state(struct stage *stage, int tensor, enum state_kind kind);
-const float *stage_gradient(const struct stage *stage, int tensor); /* combined; tests */
+real *stage_state(struct stage *stage, int tensor, enum state_kind kind);
+const real *stage_gradient(const struct stage *stage, int tensor); /* combined; tests */
 
 /* ---- inference ---- */
 
 /* Logits of the last position of one sequence of `count` <= context tokens; the stage
  * must hold all layers (micro_batch >= 1, slot 0 is used). `logits`: [vocabulary]. */
-int stage_logits(struct stage *stage, const int32_t *tokens, int count, float *logits,
+int stage_logits(struct stage *stage, const int32_t *tokens, int count, real *logits,
                  struct err *err);
+
+/* Fills activations, workspace and gradients with signalling values (not-a-number): a
+ * step that reads what it did not write shows. Tests; call before stage_begin(). */
+void stage_poison(struct stage *stage);
 
 #endif

@@ -1,0 +1,3 @@
+#include "node/engine/stage_body.h"
+
+#include "node/engine/stage_state_body.h"

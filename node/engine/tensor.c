@@ -1,0 +1,3 @@
+#include "node/engine/tensor_body.h"
+
+#include "node/engine/attention_body.h"
