@@ -1,0 +1,480 @@
+#include "node/view.h"
+#include "transport/base/alloc.h"
+#include "transport/base/must.h"
+#include "transport/codec.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    VIEW_VERSION = 1,
+    /* Links that nobody has measured yet. */
+    UNKNOWN_NEAR_BYTES_PER_S = 500000000,
+    UNKNOWN_FAR_BYTES_PER_S = 10000000,
+    UNKNOWN_NEAR_US = 200,
+    UNKNOWN_FAR_US = 50000
+};
+
+static void
+release_derived(struct view *view)
+{
+    cluster_release(&view->cluster);
+    recovery_release(&view->recovery);
+    memset(&view->cluster, 0, sizeof(view->cluster));
+    memset(&view->recovery, 0, sizeof(view->recovery));
+}
+
+void
+view_release(struct view *view)
+{
+    for (uint32_t i = 0; i < view->reports_count; i++)
+        free(view->report_bytes[i]);
+    free(view->reports);
+    free(view->report_bytes);
+    free(view->report_lens);
+    job_release(&view->job);
+    release_derived(view);
+    memset(view, 0, sizeof(*view));
+}
+
+int
+view_node(const struct view *view, const struct id *id)
+{
+    for (uint32_t i = 0; i < view->reports_count; i++)
+        if (id_equal(&view->reports[i].id, id))
+            return (int)i;
+    return -1;
+}
+
+bool
+view_worker(const struct view *view, int node)
+{
+    if (!view->planned || node < 0)
+        return false;
+    for (int s = 0; s < view->plan.stages_count; s++)
+        for (int r = 0; r < view->plan.pipelines_count; r++)
+            if (view->plan.stages[s].nodes[r] == node)
+                return true;
+    return false;
+}
+
+int
+view_report(struct view *view, const void *bytes, size_t len, const struct id *swarm,
+            const struct id *admit_id, struct err *err)
+{
+    struct report report;
+    if (report_open(bytes, len, swarm, admit_id, &report, err))
+        return -1;
+    int at = view_node(view, &report.id);
+    if (at < 0) {
+        if (view->reports_count >= MEMBERS_MAX)
+            return err_set(err, ERR_LIMIT, "more than %d members", MEMBERS_MAX);
+        uint32_t count = view->reports_count + 1;
+        view->reports = xrealloc(view->reports, count, sizeof(*view->reports));
+        view->report_bytes =
+            xrealloc(view->report_bytes, count, sizeof(*view->report_bytes));
+        view->report_lens =
+            xrealloc(view->report_lens, count, sizeof(*view->report_lens));
+        at = (int)view->reports_count;
+        while (at > 0 && id_compare(&view->reports[at - 1].id, &report.id) > 0) {
+            view->reports[at] = view->reports[at - 1];
+            view->report_bytes[at] = view->report_bytes[at - 1];
+            view->report_lens[at] = view->report_lens[at - 1];
+            at--;
+        }
+        view->reports_count = count;
+    } else {
+        free(view->report_bytes[at]);
+    }
+    view->reports[at] = report;
+    view->report_bytes[at] = xmemdup(bytes, len);
+    view->report_lens[at] = len;
+    return 0;
+}
+
+/* ---- the planner's cluster ---- */
+
+static int
+compare_text(const void *left, const void *right)
+{
+    return strcmp(left, right);
+}
+
+static int
+zone_number(const struct cluster *cluster, const char *zone)
+{
+    for (int i = 0; i < cluster->zones_count; i++)
+        if (strcmp(cluster->zones[i], zone) == 0)
+            return i;
+    return -1;
+}
+
+static int
+compare_int64(const void *left, const void *right)
+{
+    int64_t a = *(const int64_t *)left, b = *(const int64_t *)right;
+    return (a > b) - (a < b);
+}
+
+/* Median of what the members of one zone measured towards the other. */
+static void
+fill_link(struct view *view, int from, int to)
+{
+    enum { SAMPLES_MAX = 4096 };
+    static _Thread_local int64_t rates[SAMPLES_MAX], trips[SAMPLES_MAX];
+    struct cluster *cluster = &view->cluster;
+    size_t rates_count = 0, trips_count = 0;
+    for (uint32_t i = 0; i < view->reports_count; i++) {
+        const struct record *record = &view->reports[i].record;
+        if (cluster->nodes[i].zone != from)
+            continue;
+        for (uint32_t k = 0; k < record->links_count; k++) {
+            const struct record_link *link = &record->links[k];
+            int peer = view_node(view, &link->peer);
+            if (peer < 0 || cluster->nodes[peer].zone != to || (uint32_t)peer == i)
+                continue;
+            if (link->rate > 0 && link->confidence > 0 && rates_count < SAMPLES_MAX)
+                rates[rates_count++] = rate_decode(link->rate);
+            if (link->round_trip_us > 0 && trips_count < SAMPLES_MAX)
+                trips[trips_count++] = link->round_trip_us;
+        }
+    }
+    qsort(rates, rates_count, sizeof(rates[0]), compare_int64);
+    qsort(trips, trips_count, sizeof(trips[0]), compare_int64);
+    struct cluster_link *link = &cluster->links[from * cluster->zones_count + to];
+    bool near = from == to;
+    link->bytes_per_s = rates_count > 0 ? rates[rates_count / 2]
+                        : near          ? UNKNOWN_NEAR_BYTES_PER_S
+                                        : UNKNOWN_FAR_BYTES_PER_S;
+    link->round_trip_us = trips_count > 0 ? trips[trips_count / 2]
+                          : near          ? UNKNOWN_NEAR_US
+                                          : UNKNOWN_FAR_US;
+}
+
+static int
+make_cluster(struct view *view, struct err *err)
+{
+    uint32_t count = view->reports_count;
+    must(count > 0);
+    char(*zones)[NAME_BYTES_MAX + 1] = xcalloc(count, sizeof(*zones));
+    for (uint32_t i = 0; i < count; i++)
+        memcpy(zones[i], view->reports[i].record.zone, sizeof(zones[i]));
+    qsort(zones, count, sizeof(*zones), compare_text);
+    uint32_t zones_count = 0;
+    for (uint32_t i = 0; i < count; i++)
+        if (zones_count == 0 || strcmp(zones[zones_count - 1], zones[i]) != 0)
+            memmove(zones[zones_count++], zones[i], sizeof(zones[i]));
+    if (zones_count > ZONES_MAX) {
+        free(zones);
+        return err_set(err, ERR_LIMIT, "the members name %u zones, more than %d",
+                       zones_count, ZONES_MAX);
+    }
+    struct cluster *cluster = &view->cluster;
+    cluster_init(cluster, (int)count, (int)zones_count);
+    memcpy(cluster->zones, zones, zones_count * sizeof(*zones));
+    free(zones);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct report *report = &view->reports[i];
+        struct cluster_node *node = &cluster->nodes[i];
+        node->id = report->id;
+        node->zone = zone_number(cluster, report->record.zone);
+        node->memory_bytes = (int64_t)report->record.memory_bytes;
+        /* A profile of another model says nothing. */
+        if (id_equal(&report->job, &view->job.train.id))
+            node->profile = report->profile;
+    }
+    for (int from = 0; from < cluster->zones_count; from++)
+        for (int to = 0; to < cluster->zones_count; to++)
+            fill_link(view, from, to);
+    return 0;
+}
+
+/* ---- the plan ---- */
+
+/* The plan in force, in the new view's node numbers; false when one of its nodes is gone.
+ */
+static bool
+carry_plan(const struct view *current, const struct view *view, struct plan *out)
+{
+    *out = current->plan;
+    for (int s = 0; s < out->stages_count; s++) {
+        for (int r = 0; r < out->pipelines_count; r++) {
+            int before = current->plan.stages[s].nodes[r];
+            int now = view_node(view, &current->reports[before].id);
+            if (now < 0)
+                return false;
+            out->stages[s].nodes[r] = now;
+        }
+    }
+    return true;
+}
+
+static int
+make_plan(struct view *view, const struct view *current, struct err *err)
+{
+    if (search(&view->request, &view->cluster, &view->plan, &view->prediction, err))
+        return -1;
+    static _Thread_local struct plan kept;
+    struct err ignored;
+    if (!current || !current->planned ||
+        !id_equal(&current->job.train.id, &view->job.train.id) ||
+        !carry_plan(current, view, &kept) || kept.loosened != view->plan.loosened ||
+        plan_check(&kept, &view->request, &view->cluster, &ignored) ||
+        search_worth_it(&kept, &view->plan, &view->request, &view->cluster))
+        return 0;
+    struct prediction prediction;
+    if (simulate(&kept, &view->request, &view->cluster, &prediction, &ignored))
+        return 0;
+    view->plan = kept;
+    view->plan.predicted_step_ns = prediction.step_ns;
+    view->prediction = prediction;
+    return 0;
+}
+
+/* Cluster, request, and with a plan: recovery and duties. */
+static int
+derive_rest(struct view *view, struct err *err)
+{
+    struct progress *progress = xcalloc(view->reports_count, sizeof(*progress));
+    for (uint32_t i = 0; i < view->reports_count; i++) {
+        const struct report *report = &view->reports[i];
+        if (id_equal(&report->job, &view->job.train.id))
+            progress[i] = report->progress;
+    }
+    recovery_release(&view->recovery);
+    memset(&view->recovery, 0, sizeof(view->recovery));
+    int failed = recover(&view->plan, &view->request, &view->cluster, progress,
+                         &view->recovery, err);
+    free(progress);
+    if (failed)
+        return -1;
+    recover_duties(&view->plan, &view->cluster, view_node(view, &view->submitter),
+                   &view->duties);
+    if (view->state == JOB_STOPPING && view->stop_after == 0)
+        view->stop_after = view->recovery.base_step;
+    return 0;
+}
+
+int
+view_derive(struct view *view, const struct view *current, struct err *err)
+{
+    release_derived(view);
+    view->planned = false;
+    if (make_cluster(view, err))
+        return -1;
+    if (view->state == JOB_NONE)
+        return 0;
+    job_request(&view->job, &view->request);
+    if (make_plan(view, current, err))
+        return -1;
+    if (derive_rest(view, err))
+        return -1;
+    view->planned = true;
+    return 0;
+}
+
+void
+view_begin(struct view *view, const struct view *current)
+{
+    memset(view, 0, sizeof(*view));
+    if (!current)
+        return;
+    view->state = current->state;
+    view->submitter = current->submitter;
+    view->stop_after = current->stop_after;
+    if (current->state != JOB_NONE)
+        job_copy(&view->job, &current->job);
+    view->former_count = current->former_count;
+    memcpy(view->former, current->former, sizeof(view->former));
+}
+
+/* ---- bytes ---- */
+
+static void
+write_plan(const struct plan *plan, struct buf *out)
+{
+    writer_array(out, 5);
+    writer_int(out, plan->micro_batch);
+    writer_bool(out, plan->loosened);
+    writer_int(out, plan->predicted_step_ns);
+    writer_array(out, (size_t)plan->pipelines_count);
+    for (int r = 0; r < plan->pipelines_count; r++)
+        writer_int(out, plan->micro_batches[r]);
+    writer_array(out, (size_t)plan->stages_count);
+    for (int s = 0; s < plan->stages_count; s++) {
+        const struct plan_stage *stage = &plan->stages[s];
+        writer_array(out, 3);
+        writer_int(out, stage->first_layer);
+        writer_int(out, stage->layers);
+        writer_array(out, (size_t)plan->pipelines_count);
+        for (int r = 0; r < plan->pipelines_count; r++)
+            writer_int(out, stage->nodes[r]);
+    }
+}
+
+static void
+read_plan(struct reader *reader, uint32_t nodes, struct plan *plan)
+{
+    reader_enter(reader, 5, 5);
+    plan->micro_batch = (int)reader_int(reader, 1, 1 << 20);
+    plan->loosened = reader_bool(reader);
+    plan->predicted_step_ns = reader_int(reader, 0, INT64_MAX / 2);
+    plan->pipelines_count = (int)reader_enter(reader, 1, REPLICAS_MAX);
+    for (int r = 0; r < plan->pipelines_count; r++)
+        plan->micro_batches[r] = (int)reader_int(reader, 1, MICRO_BATCHES_MAX);
+    reader_leave(reader);
+    plan->stages_count = (int)reader_enter(reader, 1, STAGES_MAX);
+    for (int s = 0; s < plan->stages_count; s++) {
+        struct plan_stage *stage = &plan->stages[s];
+        reader_enter(reader, 3, 3);
+        stage->first_layer = (int)reader_int(reader, 0, LAYERS_MAX - 1);
+        stage->layers = (int)reader_int(reader, 1, LAYERS_MAX);
+        size_t count = (size_t)plan->pipelines_count;
+        reader_enter(reader, count, count);
+        for (int r = 0; r < plan->pipelines_count; r++)
+            stage->nodes[r] = (int)reader_int(reader, 0, (int64_t)nodes - 1);
+        reader_leave(reader);
+        reader_leave(reader);
+    }
+    reader_leave(reader);
+    reader_leave(reader);
+}
+
+void
+view_encode(const struct view *view, struct buf *out)
+{
+    struct buf job = {0};
+    if (view->state != JOB_NONE)
+        job_encode(&view->job, &job);
+    writer_array(out, 8);
+    writer_uint(out, VIEW_VERSION);
+    writer_uint(out, view->state);
+    writer_bytes(out, job.data, job.len);
+    writer_id(out, &view->submitter);
+    writer_int(out, view->stop_after);
+    writer_array(out, view->reports_count);
+    for (uint32_t i = 0; i < view->reports_count; i++)
+        writer_bytes(out, view->report_bytes[i], view->report_lens[i]);
+    writer_array(out, view->former_count);
+    for (uint32_t i = 0; i < view->former_count; i++)
+        writer_id(out, &view->former[i]);
+    writer_array(out, view->planned ? 1 : 0);
+    if (view->planned)
+        write_plan(&view->plan, out);
+    buf_release(&job);
+}
+
+static int
+read_view(const void *bytes, size_t len, const struct id *swarm,
+          const struct id *admit_id, struct view *view, struct err *err)
+{
+    struct reader *reader = reader_open(bytes, len, err);
+    if (!reader)
+        return -1;
+    size_t job_len;
+    reader_enter(reader, 8, 8);
+    reader_uint(reader, VIEW_VERSION);
+    view->state = (enum job_state)reader_uint(reader, JOB_STOPPING);
+    const uint8_t *job = reader_bytes(reader, JOB_BYTES_MAX, &job_len);
+    reader_id(reader, &view->submitter);
+    view->stop_after = reader_int(reader, 0, INT64_MAX / 2);
+    size_t reports = reader_enter(reader, 0, CODEC_COUNT_MAX);
+    struct err bad = {0};
+    for (size_t i = 0; i < reports && !bad.code; i++) {
+        size_t report_len;
+        const uint8_t *report = reader_bytes(reader, 64 << 10, &report_len);
+        if (reader_ok(reader) &&
+            view_report(view, report, report_len, swarm, admit_id, &bad))
+            reader_fail(reader, "%s", bad.msg);
+    }
+    reader_leave(reader);
+    view->former_count = (uint32_t)reader_enter(reader, 0, VIEW_FORMER_MAX);
+    for (uint32_t i = 0; i < view->former_count; i++)
+        reader_id(reader, &view->former[i]);
+    reader_leave(reader);
+    view->planned = reader_enter(reader, 0, 1) == 1;
+    if (view->planned)
+        read_plan(reader, view->reports_count, &view->plan);
+    reader_leave(reader);
+    reader_leave(reader);
+    if (view->reports_count != reports)
+        reader_fail(reader, "a member reports twice");
+    if (view->planned && view->state == JOB_NONE)
+        reader_fail(reader, "a plan without a job");
+    if (reader_ok(reader) && view->state != JOB_NONE &&
+        job_decode(job, job_len, &view->job, &bad))
+        reader_fail(reader, "%s", bad.msg);
+    return reader_close(&reader, err);
+}
+
+int
+view_decode(const void *bytes, size_t len, const struct id *swarm,
+            const struct id *admit_id, struct view *out, struct err *err)
+{
+    struct view *view = xcalloc(1, sizeof(*view));
+    int result = read_view(bytes, len, swarm, admit_id, view, err);
+    if (result == 0 && view->reports_count > 0)
+        result = make_cluster(view, err);
+    if (result == 0 && view->planned) {
+        job_request(&view->job, &view->request);
+        result = plan_check(&view->plan, &view->request, &view->cluster, err) ||
+                         simulate(&view->plan, &view->request, &view->cluster,
+                                  &view->prediction, err) ||
+                         derive_rest(view, err)
+                     ? -1
+                     : 0;
+    }
+    if (result) {
+        view_release(view);
+        err_wrap(err, "plan");
+    } else {
+        *out = *view;
+    }
+    free(view);
+    return result;
+}
+
+/* What a plan follows from, without what follows. */
+static void
+copy_inputs(struct view *to, const struct view *from)
+{
+    view_begin(to, from);
+    uint32_t count = from->reports_count;
+    to->reports_count = count;
+    to->reports = xmemdup(from->reports, count * sizeof(*from->reports));
+    to->report_lens = xmemdup(from->report_lens, count * sizeof(*from->report_lens));
+    to->report_bytes = xcalloc(count, sizeof(*to->report_bytes));
+    for (uint32_t i = 0; i < count; i++)
+        to->report_bytes[i] = xmemdup(from->report_bytes[i], from->report_lens[i]);
+}
+
+int
+view_judge(const struct decree *decree, const struct view *view,
+           const struct view *current, struct err *err)
+{
+    if (decree->members_count != view->reports_count)
+        return err_set(err, ERR_PLAN, "%u members, but %u reports", decree->members_count,
+                       view->reports_count);
+    for (uint32_t i = 0; i < view->reports_count; i++) {
+        const struct report *report = &view->reports[i];
+        if (!id_equal(&decree->members[i].id, &report->id) ||
+            decree->members[i].incarnation >> 32 != report->record.incarnation >> 32)
+            return err_set(err, ERR_PLAN, "member %u is not the one that reported", i);
+    }
+    struct view *again = xcalloc(1, sizeof(*again));
+    copy_inputs(again, view);
+    int result = view_derive(again, current, err);
+    if (result == 0) {
+        struct buf mine = {0}, theirs = {0};
+        view_encode(again, &mine);
+        view_encode(view, &theirs);
+        if (mine.len != theirs.len || memcmp(mine.data, theirs.data, mine.len) != 0)
+            result = err_set(err, ERR_PLAN,
+                             "the plan computed here from the same reports differs");
+        buf_release(&mine);
+        buf_release(&theirs);
+    }
+    view_release(again);
+    free(again);
+    return result;
+}
