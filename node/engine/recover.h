@@ -26,6 +26,7 @@ struct holding {
     int64_t step;
     int first_layer;
     int layers;
+    uint64_t samples_hash; /* running hash after `step` */
 };
 
 enum { HOLDINGS_MAX = 12 };
@@ -33,8 +34,11 @@ enum { HOLDINGS_MAX = 12 };
 /* What a halted node says. */
 struct progress {
     bool reported;   /* false: this member did not answer, holds nothing */
-    int64_t applied; /* last applied step of the job, -1: no live state */
-    bool prepared; /* gradients of applied + 1 are reduced and kept, our norm was sent */
+    int64_t applied; /* last applied step of the job, -1: none; its state is live here
+                        only if a holding says so */
+    bool prepared;  /* gradients of applied + 1 are reduced and kept, our norm was sent */
+    uint64_t epoch; /* in which the later of the two was computed; 0: state came from
+                       others */
     uint64_t norm_bits;    /* IEEE bits of the global gradient norm of step `applied` (for
                               those who only prepared it) */
     uint64_t samples_hash; /* running hash after `applied` */
@@ -56,7 +60,9 @@ struct recovery {
                             prepared, with this norm */
     uint64_t norm_bits;
     uint64_t samples_hash;
-    int64_t steps_lost; /* applied by somebody who reported, and given up */
+    int64_t steps_lost;  /* applied by somebody who reported, and given up */
+    int64_t copied_step; /* newest step of which every layer is in a member's memory as a
+                            copy, -1: none */
     int transfers_count;
     struct transfer
         *transfers; /* owned; every (stage replica, layer) once, by `to`, then layer */
@@ -65,7 +71,9 @@ struct recovery {
 };
 
 /* `progress`: one per cluster node. The largest step wins of which every layer is held by
- * somebody who reported; SOURCE_SEED covers step 0. Sources are spread: same zone first,
+ * somebody who reported; SOURCE_SEED covers step 0. Prepared gradients count where a
+ * member of the same epoch applied the step: one who was away while the others did the
+ * step again gets state instead. Sources are spread: same zone first,
  * then the holder with the fewest layers to give, then the lowest number. ERR_PLAN when
  * no reporting member has the data set. */
 int recover(const struct plan *plan, const struct plan_request *request,
@@ -75,8 +83,9 @@ void recovery_release(struct recovery *recovery);
 
 /* Who keeps recovery copies and who gathers checkpoints: functions of the plan. */
 struct duties {
-    int keeper[STAGES_MAX]; /* node that keeps the copy of a stage: of another zone if
-                               there is one, else another node, -1: there is none */
+    int keeper[STAGES_MAX]; /* node that keeps the copy of a stage, never one of its
+                               replicas: of a zone without a replica if there is one,
+                               else another node, -1: there is none */
     int source[STAGES_MAX]; /* the replica that sends it: replica 0's node */
     int gatherers_count;
     int gatherers[2]; /* the submitting node if it is a member, else the lowest; and one
