@@ -1,0 +1,190 @@
+/*
+ * node.h - a running node: the cores (gossip, agree), the sockets (mesh, bulk, join), the engine, and the
+ * glue that carries effects out. All of it on the control thread.
+ *
+ *     node.c     start, stop, the turn: frames and timers in, effects out
+ *     enter.c    first contact: founding, joining, coming back
+ *     lead.c     what a leader does: reasons for a new epoch, freeze, collect reports, propose
+ *     follow.c   what a member does: halt and report, judge, take in a new epoch
+ *     worker.c   the engine's orders and reports
+ *     control.c  the UNIX socket for commands; status.c the status document
+ */
+#ifndef NODE_NODE_H
+#define NODE_NODE_H
+
+#include "gossip/agree.h"
+#include "gossip/gossip.h"
+#include "gossip/link.h"
+#include "node/config.h"
+#include "node/events.h"
+#include "node/view.h"
+#include "node/watch.h"
+#include "transport/bulk.h"
+#include "transport/join.h"
+#include "transport/mesh.h"
+
+enum { NODE_TICK_MS = 50, NODE_FRESH_MS = 1500, NODE_SLEPT_MS = 1000 };
+
+/* A leader asked us to halt: what we owe it. */
+struct freeze {
+    bool active;
+    struct id leader;
+    uint64_t term;
+    uint64_t epoch;    /* the one that we halted */
+    bool with_job;
+    struct job job;    /* what to report about */
+    bool halted;       /* progress is known */
+    struct progress progress;
+    bool profiling;
+    int64_t since_ms;
+};
+
+/* A leader's work towards the next epoch. */
+enum lead_state { LEAD_IDLE, LEAD_FREEZING };
+struct lead {
+    enum lead_state state;
+    enum decree_cause cause;
+    struct view draft;
+    struct id members[MEMBERS_MAX]; /* who is asked to report, ascending */
+    size_t members_count;
+    int64_t asked_ms, again_ms;
+    int64_t profile_wait_ms;  /* longest that reports may take when devices profile */
+    /* Reasons that wait for their turn. */
+    bool submit;              /* a job was submitted */
+    bool stop;                /* the job is to end after a checkpoint */
+    bool done;                /* the run ended */
+    char ended[160];          /* why, for everybody */
+    struct job job;           /* submitted */
+    struct id submitter;
+    int64_t link_at_ms;       /* a connection inside the plan broke, 0: none */
+    int64_t slow_at_ms;       /* next look at measured speed */
+    struct id excluded[16];   /* did not report in time: not asked again before excluded_until_ms */
+    size_t excluded_count;
+    int64_t excluded_until_ms;
+    int64_t correction_ppm[MEMBERS_MAX]; /* learnt while running, by member number; 0: nothing new */
+};
+
+/* What this node knows of the run. */
+struct run_progress {
+    int64_t step;
+    double loss;
+    double tokens_per_s;
+    int64_t step_us;
+    uint64_t samples_hash;
+    int64_t checkpoint_step, copy_step;
+    int64_t copied[STAGES_MAX]; /* newest step whose copy of a stage is complete at its keeper */
+    int64_t compute_us, predicted_us; /* smoothed, of this node, for the correction */
+    int64_t heard_ms;
+};
+
+struct control;
+struct train;
+
+struct node {
+    struct node_config config;
+    struct key *key;
+    struct secret *secret;
+    struct id id;
+    char name[NAME_BYTES_MAX + 1];
+    struct id swarm;
+    uint64_t boot;                 /* boot counter, upper half of our incarnation */
+    bool founded;
+    bool entered;                  /* swarm known, sockets open */
+    int lock_fd;
+
+    struct loop *loop;
+    struct admit *admit;
+    struct join_server *join_server;
+    struct join_client *join_client;
+    struct mesh *mesh;
+    struct bulk *bulk;
+    struct train *train;
+    struct gossip *gossip;
+    struct agree *agree;
+    struct links *links;
+    struct watch *watch;
+    struct events *events;
+    struct control *control;
+    struct effects effects;
+
+    struct view *view;             /* of the newest epoch; never NULL once entered */
+    struct decree decree;          /* the same epoch's */
+    bool member;                   /* we are one, with this boot */
+    bool was_member;               /* of an earlier epoch, in this process */
+    bool engine_in;                /* the engine was given this epoch */
+    uint64_t compute_epoch;
+
+    struct freeze freeze;
+    struct lead lead;
+    struct run_progress run;
+    struct profile profile;        /* of this machine on profile_shape */
+    struct model_shape profile_shape;
+    int profile_sequences;
+
+    _Atomic int64_t fresh_at_ms;
+    int64_t ticked_ms;
+    bool woken;                    /* we may have slept: ask before anything is applied */
+    uint64_t wake_nonce;
+    uint32_t wake_mask;            /* voters that confirmed our epoch */
+    int64_t asked_awake_ms;
+    int64_t leader_word_ms;        /* last beat of the leader of our epoch */
+    bool quorum;                   /* last EFFECT_QUORUM */
+    char paused[160];              /* why training does not advance; empty: it does */
+    int64_t probe_deadline_ms, records_saved_ms, evidence_ms, progress_ms;
+    bool records_dirty;
+    int signals;                   /* SIGTERM or SIGINT so far */
+    int signal_fd;
+    int64_t leaving_ms;            /* when leave began; 0: not leaving */
+    int exit_code;
+};
+
+/* ---- node.c ---- */
+int node_run(const struct node_config *config, struct err *err);
+void node_effects(struct node *node); /* carry out everything in node->effects */
+void node_send(struct node *node, const struct id *to, enum frame_kind kind, const struct buf *body);
+void node_broadcast(struct node *node, enum frame_kind kind, const struct buf *body); /* members but us */
+const char *node_name_of(const struct node *node, const struct id *id, char text[NAME_BYTES_MAX + 1]);
+const char *node_zone_of(const struct node *node, const struct id *id);
+void node_leave(struct node *node, const char *why);
+void node_stop(struct node *node, int exit_code, const char *why);
+void node_set_paused(struct node *node, const char *why); /* empty: goes on */
+
+/* ---- enter.c ---- */
+int enter_start(struct node *node, struct err *err);
+void enter_save_members(struct node *node);
+void enter_record(struct node *node); /* our record to gossip, as things are now */
+void enter_meet(struct node *node, const struct member *member);
+
+/* ---- lead.c ---- */
+void lead_tick(struct node *node, int64_t now_ms);
+void lead_report(struct node *node, const void *bytes, size_t len);
+int lead_submit(struct node *node, const struct job *job, const struct id *submitter, struct err *err);
+int lead_stop_job(struct node *node, struct err *err);
+void lead_reset(struct node *node);
+
+/* ---- follow.c ---- */
+void follow_freeze(struct node *node, const struct id *from, const void *body, size_t len);
+void follow_halted(struct node *node, const struct progress *progress);
+void follow_profiled(struct node *node, const struct profile *profile);
+void follow_judge(struct node *node, const struct effect *effect);
+void follow_committed(struct node *node, const struct effect *effect);
+void follow_fresh(struct node *node, int64_t now_ms);
+void follow_awake_reply(struct node *node, const struct id *from, uint64_t nonce, uint64_t epoch);
+
+/* ---- worker.c ---- */
+void worker_enter(struct node *node);
+void worker_reports(struct node *node);
+void worker_bulk_events(struct node *node);
+void worker_copied(struct node *node, int stage, int64_t step);
+void worker_progress_tick(struct node *node, int64_t now_ms);
+int worker_progress_receive(struct node *node, const struct id *from, const void *body, size_t len,
+                            struct err *err);
+
+/* ---- control.c, status.c ---- */
+int control_open(struct node *node, struct err *err);
+void control_close(struct node *node);
+void control_submitted(struct node *node, const char *error); /* the leader's answer to our submission */
+void status_write(const struct node *node, struct json_writer *writer);
+void status_put_plan(const struct node *node, const struct view *view, struct json_writer *writer);
+
+#endif
