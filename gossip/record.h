@@ -1,8 +1,8 @@
 /*
  * record.h - what a node says of itself, signed by it: the unit of gossip.
  *
- * Merged by (incarnation, version): the larger wins. The incarnation is boot counter << 32 | refutations, so it
- * survives restarts (network.md 1.4, threads 1 to 3).
+ * Merged by (incarnation, version): the larger wins. The incarnation is boot counter <<
+ * 32 | refutations, so it survives restarts (network.md 1.4, threads 1 to 3).
  */
 #ifndef GOSSIP_RECORD_H
 #define GOSSIP_RECORD_H
@@ -11,15 +11,16 @@
 #include "transport/base/limits.h"
 #include "transport/key.h"
 
-/* Logarithmic rate: round(16 log2(kbit/s)), 4.4 % a step; 0: unknown. Integer arithmetic: the same bits everywhere. */
+/* Logarithmic rate: round(16 log2(kbit/s)), 4.4 % a step; 0: unknown. Integer arithmetic:
+ * the same bits everywhere. */
 uint16_t rate_encode(int64_t bytes_per_s);
 int64_t rate_decode(uint16_t code);
 
 struct record_link {
-    struct id peer;          /* from us to it */
-    uint16_t rate;           /* rate_encode() */
-    uint32_t round_trip_us;  /* smallest seen lately; 0: unknown */
-    uint8_t confidence;      /* 0..100 */
+    struct id peer;         /* from us to it */
+    uint16_t rate;          /* rate_encode() */
+    uint32_t round_trip_us; /* smallest seen lately; 0: unknown */
+    uint8_t confidence;     /* 0..100 */
 };
 
 struct record {
@@ -32,20 +33,28 @@ struct record {
     char address[ADDRESS_BYTES_MAX + 8]; /* base address to dial */
     char device[NAME_BYTES_MAX + 1];     /* "cpu" */
     uint32_t threads;
-    uint64_t memory_bytes;               /* what a plan may fill */
-    uint64_t epoch;                      /* newest epoch that it knows */
+    uint64_t memory_bytes;                  /* what a plan may fill */
+    uint64_t epoch;                         /* newest epoch that it knows */
     uint8_t admission[KEY_SIGNATURE_BYTES]; /* secret_admit() over (swarm, id) */
     uint32_t links_count;
     struct record_link links[RECORD_LINKS_MAX]; /* ascending peer */
 };
 
 /* Encode and sign; appended to `out`. */
-void record_sign(const struct record *record, const struct key *key, const struct id *swarm,
-                 struct buf *out);
+void record_sign(const struct record *record, const struct key *key,
+                 const struct id *swarm, struct buf *out);
 
 /* Decode, check every bound, the admission and the signature. ERR_WIRE or ERR_AUTH. */
-int record_open(const void *bytes, size_t len, const struct id *swarm, const struct id *admit_id,
-                struct record *out, struct err *err);
+int record_open(const void *bytes, size_t len, const struct id *swarm,
+                const struct id *admit_id, struct record *out, struct err *err);
+
+/* The two halves of record_open(): decode and check bounds, so that an old record can be
+ * told from news before a signature is computed; then check what was decoded. Nothing may
+ * rest on a record that was only peeked at. `admit_id` NULL: the admission is known to be
+ * good. */
+int record_peek(const void *bytes, size_t len, struct record *out, struct err *err);
+int record_verify(const struct record *record, const void *bytes, size_t len,
+                  const struct id *swarm, const struct id *admit_id, struct err *err);
 
 /* > 0 when left is newer than right. */
 int record_compare(const struct record *left, const struct record *right);
