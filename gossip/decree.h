@@ -1,12 +1,13 @@
 /*
- * decree.h - what the voters decide once per epoch: who belongs, who votes next, and a body
- * (the plan) that agreement does not look into.
+ * decree.h - what the voters decide once per epoch: who belongs, who votes next, and a
+ * body (the plan) that agreement does not look into.
  *
- *     header: swarm, generation, epoch, hash of the previous header, cause, members, voters, hash of the body
- *     body:   bytes, at most DECREE_BYTES_MAX
+ *     header: swarm, generation, epoch, hash of the previous header, cause, members,
+ * voters, hash of the body body:   bytes, at most DECREE_BYTES_MAX
  *
- * The decree's hash is the header's (BLAKE2b-256), so that a chain of headers and certificates proves an epoch without the bodies.
- * Term and proposer are not in it: a later leader that finds it accepted proposes the same hash.
+ * The decree's hash is the header's (BLAKE2b-256), so that a chain of headers and
+ * certificates proves an epoch without the bodies. Term and proposer are not in it: a
+ * later leader that finds it accepted proposes the same hash.
  */
 #ifndef GOSSIP_DECREE_H
 #define GOSSIP_DECREE_H
@@ -22,14 +23,14 @@
     X(CAUSE_LEAVE, "leave")   /* a member said that it goes */                           \
     X(CAUSE_RETURN, "return") /* a former member is back */                              \
     X(CAUSE_JOB, "job")       /* a job began or ended */                                 \
-    X(CAUSE_LINK, "link")     /* a connection between members broke, or a rate changed */ \
-    X(CAUSE_SLOW, "slow")     /* a better plan by measured speed */
+    X(CAUSE_LINK, "link") /* a connection between members broke, or a rate changed */    \
+    X(CAUSE_SLOW, "slow") /* a better plan by measured speed */
 
 enum decree_cause {
 #define CAUSE_ENUM(name, text) name,
     DECREE_CAUSES(CAUSE_ENUM)
 #undef CAUSE_ENUM
-    DECREE_CAUSES_COUNT
+        DECREE_CAUSES_COUNT
 };
 const char *decree_cause_name(enum decree_cause cause); /* "founding" */
 
@@ -41,8 +42,9 @@ struct decree_member {
 struct decree {
     struct id swarm; /* empty in the founding decree, whose hash is the swarm's id */
     uint32_t generation;
-    uint64_t epoch; /* 1: founding */
-    struct id previous;
+    uint64_t epoch;     /* 1: founding */
+    struct id previous; /* hash of the previous header; in the founding decree a nonce
+                           that makes the swarm's id unique */
     enum decree_cause cause;
     uint32_t members_count;
     struct decree_member *members; /* ascending id; owned */
@@ -62,13 +64,16 @@ bool decree_voter(const struct decree *decree, const struct id *id);
 void decree_encode(const struct decree *decree, struct buf *out);
 int decree_decode(const void *bytes, size_t len, struct decree *out, struct err *err);
 void decree_header_encode(const struct decree *decree, struct buf *out);
-int decree_header_decode(const void *bytes, size_t len, struct decree *out, struct err *err);
+int decree_header_decode(const void *bytes, size_t len, struct decree *out,
+                         struct err *err);
 void decree_hash(const struct decree *decree, struct id *out);
 
-/* Voters of the next epoch among `members` (ascending, sorted): up to nine all vote, else seven; those who vote now keep their order and come
- * first (so that the tie-break passes on), then the others by id. */
-uint32_t decree_next_voters(const struct decree *current, const struct decree_member *members,
-                            uint32_t count, struct id voters[VOTERS_MAX]);
+/* Voters of the next epoch among `members` (ascending, sorted): up to nine all vote, else
+ * seven; those who vote now keep their order and come first (so that the tie-break passes
+ * on), then the others by id. */
+uint32_t decree_next_voters(const struct decree *current,
+                            const struct decree_member *members, uint32_t count,
+                            struct id voters[VOTERS_MAX]);
 
 /* More than half of the voters' weight? `mask` bit i: voter i agrees. */
 bool decree_quorum(const struct decree *decree, uint32_t mask);
