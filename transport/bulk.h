@@ -120,8 +120,8 @@ uint32_t bulk_receive(struct bulk_port *port, int peer, enum bulk_channel channe
                       void *data, size_t bytes);
 
 /* Wait for one operation and release its handle. 0: done (a send: all bytes were accepted by the peer's window and
- * copied out). ERR_STOPPED: the epoch ended. ERR_WIRE: the message that came has another size or tag than the posted one. ERR_PEER: not done within
- * `timeout_ms` (-1: for ever); the operation stays, wait again. */
+ * copied out). ERR_STOPPED: the epoch ended. ERR_WIRE: the message that came has another size or tag than the posted one. ERR_USAGE: the epoch has no such peer (or it is
+ * ourselves). ERR_PEER: not done within `timeout_ms` (-1: for ever); the operation stays, wait again. */
 int bulk_wait(struct bulk_port *port, uint32_t handle, int64_t timeout_ms, struct err *err);
 
 /* Is it done (or ended)? Does not block, does not release. */
