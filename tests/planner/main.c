@@ -1,0 +1,18 @@
+#include "tests/suite.h"
+
+#include <stddef.h>
+
+Suite *suite_cluster(void);
+Suite *suite_plan(void);
+Suite *suite_schedule(void);
+Suite *suite_search(void);
+Suite *suite_simulate(void);
+
+int
+main(void)
+{
+    Suite *(*const suites[])(void) = {
+        suite_cluster, suite_plan, suite_schedule, suite_simulate, suite_search, NULL,
+    };
+    return suite_run(suites);
+}
