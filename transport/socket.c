@@ -207,7 +207,7 @@ listener_events(void *arg)
             listener->failed = false;
             const char *from = value < FDS_MAX ? listener->peers[value] : "";
             if (listener->stranger)
-                listener->stranger(listener->arg, from[0] ? from : "somewhere");
+                listener->stranger(listener->arg, from[0] ? from : "unknown");
         }
     }
 }

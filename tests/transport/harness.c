@@ -25,17 +25,36 @@ harness_close(struct loop *loop)
     loop_teardown();
 }
 
-static bool
-port_free(uint16_t port)
+static struct sockaddr_in
+loopback(unsigned port)
 {
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(port)};
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
     at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    return at;
+}
+
+/* A socket bound to the port, or -1. */
+static int
+bound(unsigned port)
+{
+    struct sockaddr_in at = loopback(port);
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     int one = 1;
+    ck_assert_int_ge(fd, 0);
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-    bool is_free = bind(fd, (const struct sockaddr *)&at, sizeof(at)) == 0;
+    if (bind(fd, (const struct sockaddr *)&at, sizeof(at)) == 0)
+        return fd;
     close(fd);
-    return is_free;
+    return -1;
+}
+
+static bool
+port_free(unsigned port)
+{
+    int fd = bound(port);
+    if (fd >= 0)
+        close(fd);
+    return fd >= 0;
 }
 
 struct address
@@ -47,8 +66,8 @@ harness_address(void)
          tries++) { /* below the ports that the system hands out */
         unsigned slot = ((unsigned)getpid() * 7 + last++) % 3000;
         address.port = (uint16_t)(20000 + slot * 4);
-        if (port_free(address.port) && port_free(address.port + 1) &&
-            port_free(address.port + 2))
+        if (port_free(address.port) && port_free(address.port + 1U) &&
+            port_free(address.port + 2U))
             return address;
     }
     ck_abort_msg("no three free ports in a row");
@@ -99,12 +118,19 @@ harness_run(struct loop *loop, int64_t ms)
 int
 harness_tcp(const struct address *base, int which)
 {
-    struct sockaddr_in to = {.sin_family = AF_INET,
-                             .sin_port = htons((uint16_t)(base->port + which))};
-    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    struct sockaddr_in to = loopback(base->port + (unsigned)which);
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     ck_assert_int_ge(fd, 0);
     ck_assert_int_eq(connect(fd, (const struct sockaddr *)&to, sizeof(to)), 0);
+    return fd;
+}
+
+int
+harness_hung(const struct address *base, int which)
+{
+    int fd = bound(base->port + (unsigned)which);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(listen(fd, 4), 0);
     return fd;
 }
 

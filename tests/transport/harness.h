@@ -31,6 +31,9 @@ void harness_run(struct loop *loop, int64_t ms);
 /* A connected TCP socket to one of the address's three ports. */
 int harness_tcp(const struct address *base, int which);
 
+/* A TCP socket that listens there and never accepts: a program that hangs. */
+int harness_hung(const struct address *base, int which);
+
 /* What this process writes to its standard error from here on, until harness_said(),
  * which puts it into `out`. */
 void harness_listen(void);
