@@ -298,10 +298,6 @@ json_put_double(struct json_writer *writer, const char *key, double value)
     char text[32];
     put_key(writer, key);
     snprintf(text, sizeof(text), "%.17g", isfinite(value) ? value : 0.0);
-    /* A terminal library may have set a locale that writes a comma. */
-    char *comma = strchr(text, ',');
-    if (comma)
-        *comma = '.';
     /* A fraction or an exponent makes it a real for every reader, and keeps the sign of
      * zero. */
     buf_printf(writer->out, "%s%s", text, strpbrk(text, ".e") ? "" : ".0");

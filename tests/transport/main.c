@@ -4,14 +4,21 @@
 
 Suite *suite_codec(void);
 Suite *suite_key(void);
+Suite *suite_frame(void);
+Suite *suite_address(void);
+Suite *suite_json(void);
 Suite *suite_yaml(void);
 Suite *suite_loop(void);
 Suite *suite_admit(void);
+Suite *suite_bulk(void);
+Suite *suite_join(void);
+Suite *suite_mesh(void);
 
 int
 main(void)
 {
-    Suite *(*const suites[])(void) = {suite_codec, suite_key, suite_loop, suite_admit,
-                                      NULL};
+    Suite *(*const suites[])(void) = {suite_codec, suite_key,  suite_frame, suite_address,
+                                      suite_json,  suite_loop, suite_admit, suite_bulk,
+                                      suite_yaml,  suite_join, suite_mesh,  NULL};
     return suite_run(suites);
 }
