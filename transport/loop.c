@@ -54,6 +54,8 @@ struct loop {
     size_t after_count, after_capacity;
 };
 
+static void *context; /* of the process; set before threads start */
+
 /* Room for one more element in a list that doubles. */
 static void *
 grow(void *list, size_t count, size_t *capacity, size_t size)
@@ -73,20 +75,22 @@ loop_setup(int io_threads, struct err *err)
         files.rlim_cur = files.rlim_max;
         setrlimit(RLIMIT_NOFILE, &files);
     }
-    zsys_handler_set(NULL);
-    if (!zsys_init())
-        return err_set_errno(err, "cannot start the messaging library");
-    zsys_handler_set(NULL);
-    zsys_set_io_threads((size_t)io_threads);
-    zsys_set_max_sockets(SOCKETS_MAX);
-    zsys_set_linger(0);
+    if (context)
+        return err_set(err, ERR_SYSTEM, "cannot start libzmq: it is running already");
+    context = zmq_ctx_new();
+    if (!context)
+        return err_set_errno(err, "cannot start libzmq");
+    zmq_ctx_set(context, ZMQ_IO_THREADS, io_threads);
+    zmq_ctx_set(context, ZMQ_MAX_SOCKETS, SOCKETS_MAX);
     return 0;
 }
 
 void
 loop_teardown(void)
 {
-    zsys_shutdown();
+    while (context && zmq_ctx_term(context) != 0)
+        must(errno == EINTR);
+    context = NULL;
 }
 
 struct loop *
@@ -288,6 +292,13 @@ loop_after(struct loop *loop, loop_timer_fn fn, void *arg)
     loop->after =
         grow(loop->after, loop->after_count, &loop->after_capacity, sizeof(*loop->after));
     loop->after[loop->after_count++] = (struct after){fn, arg};
+}
+
+void *
+loop_context(void)
+{
+    must(context);
+    return context;
 }
 
 void

@@ -49,6 +49,8 @@ void loop_after(struct loop *loop, loop_timer_fn fn, void *arg);
 /* ---- for the other files of transport: a libzmq socket, when it can be read from ----
  */
 
+void *loop_context(void); /* of loop_setup(); all sockets share it with the ZAP handler */
+
 /* Cancel before the socket is closed. */
 void loop_socket(struct loop *loop, void *socket, loop_timer_fn fn, void *arg);
 void loop_socket_cancel(struct loop *loop, const void *socket);

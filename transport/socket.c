@@ -4,11 +4,12 @@
 #include "transport/base/must.h"
 
 #include <arpa/inet.h>
-#include <czmq.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <zmq.h>
 
 enum {
     ZAP_ENFORCE_DOMAIN =
@@ -22,15 +23,9 @@ enum {
 static const char *const domains[] = {"join", "control", "bulk"};
 
 void *
-socket_context(void)
-{
-    return zsys_init();
-}
-
-void *
 socket_new(int type, struct err *err)
 {
-    void *socket = zsys_socket(type, __FILE__, __LINE__);
+    void *socket = zmq_socket(loop_context(), type);
     if (!socket)
         err_set(err, ERR_LIMIT,
                 "cannot open a socket: %s; the limit of open files may be low",
@@ -42,7 +37,7 @@ void
 socket_free(void *socket)
 {
     if (socket)
-        zsys_close(socket, __FILE__, __LINE__);
+        zmq_close(socket);
 }
 
 static void
@@ -66,7 +61,7 @@ set_common(void *socket, enum socket_plane plane, const char *endpoint)
     bool control = plane == SOCKET_CONTROL;
     uint64_t io_threads = control || plane == SOCKET_JOIN ? 1 : 0;
     if (!io_threads) {
-        int count = zmq_ctx_get(socket_context(), ZMQ_IO_THREADS);
+        int count = zmq_ctx_get(loop_context(), ZMQ_IO_THREADS);
         io_threads = count > 1
                          ? ((UINT64_C(1) << (count < 64 ? count : 63)) - 1) & ~UINT64_C(1)
                          : 1;
@@ -235,7 +230,7 @@ listener_open(struct loop *loop, enum socket_plane plane,
               listener_stranger_fn stranger, void *arg, struct err *err)
 {
     char endpoint[ADDRESS_BYTES_MAX + 16];
-    address_endpoint(base, plane, endpoint);
+    address_endpoint(base, (int)plane, endpoint);
     struct listener *listener = xcalloc(1, sizeof(*listener));
     listener->loop = loop;
     listener->stranger = stranger;
@@ -361,7 +356,7 @@ dial_open(struct loop *loop, const struct dial_options *options, dial_fn fn, voi
           struct err *err)
 {
     char endpoint[ADDRESS_BYTES_MAX + 16];
-    address_endpoint(&options->base, options->plane, endpoint);
+    address_endpoint(&options->base, (int)options->plane, endpoint);
     struct dial *dial = xcalloc(1, sizeof(*dial));
     dial->loop = loop;
     dial->fn = fn;

@@ -22,9 +22,6 @@
 
 enum socket_plane { SOCKET_JOIN = ADDRESS_JOIN, SOCKET_CONTROL, SOCKET_BULK };
 
-/* The process's context, which all sockets share with the ZAP handler. */
-void *socket_context(void);
-
 /* A bare socket of this type (ZMQ_PAIR ...), closed at exit at the latest; ERR_LIMIT when
  * there are too many. */
 void *socket_new(int type, struct err *err);
