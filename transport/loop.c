@@ -3,14 +3,17 @@
 #include "transport/base/clock.h"
 #include "transport/base/must.h"
 
-#include <czmq.h>
 #include <errno.h>
-#include <string.h>
+#include <stdbool.h>
+#include <stdlib.h>
 #include <sys/resource.h>
+#include <zmq.h>
 
 /*
- * zmq_poll() rather than czmq's zloop: zloop has no place to act after a turn, stops when
- * a signal arrives, and catches up on every period that a stopped process has missed.
+ * libzmq's own calls rather than czmq's: zloop has no place to act after a turn, stops
+ * when a signal arrives, and catches up on every period that a stopped process has
+ * missed; zsys does not start cleanly a second time in a process, and its exit handler
+ * waits for sockets that an error left open.
  */
 
 enum { SOCKETS_MAX = 16384 };
