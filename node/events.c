@@ -33,7 +33,8 @@ events_open(const char *folder, struct err *err)
     path_join(path, folder, STATUS_EVENTS_FILE);
     path_join(old, folder, STATUS_EVENTS_FILE ".1");
     struct stat status;
-    if (stat(path, &status) == 0 && status.st_size > EVENTS_BYTES_MAX && rename(path, old)) {
+    if (stat(path, &status) == 0 && status.st_size > EVENTS_BYTES_MAX &&
+        rename(path, old)) {
         err_set_errno(err, "could not rename \"%s\"", path);
         return NULL;
     }
@@ -87,8 +88,8 @@ events_end(struct events *events)
 }
 
 void
-events_follow(struct events *events, void (*line)(void *arg, const char *text, size_t len),
-              void *arg)
+events_follow(struct events *events,
+              void (*line)(void *arg, const char *text, size_t len), void *arg)
 {
     events->follow = line;
     events->arg = arg;

@@ -53,7 +53,8 @@ struct lead {
     bool submit;              /* a job was submitted */
     bool stop;                /* the job is to end after a checkpoint */
     bool done;                /* the run ended */
-    char ended[160];          /* why, for everybody */
+    bool finished[MEMBERS_MAX]; /* by member number: its part of the run's end is done */
+    char ended[128];          /* how the run ended, for everybody */
     struct job job;           /* submitted */
     struct id submitter;
     int64_t link_at_ms;       /* a connection inside the plan broke, 0: none */
@@ -74,7 +75,8 @@ struct run_progress {
     int64_t checkpoint_step, copy_step;
     int64_t copied[STAGES_MAX]; /* newest step whose copy of a stage is complete at its keeper */
     int64_t compute_us, predicted_us; /* smoothed, of this node, for the correction */
-    int64_t heard_ms;
+    int64_t told_ms;            /* last word about it to those without a part */
+    int64_t done_step;          /* the run's last step is done here; 0: not yet */
 };
 
 struct control;
@@ -140,6 +142,8 @@ struct node {
 
 /* ---- node.c ---- */
 int node_run(const struct node_config *config, struct err *err);
+int node_open_swarm(struct node *node, struct err *err); /* mesh, bulk, engine: once the swarm is known */
+void node_watch_swarm(struct node *node);                /* and their events, once the cores are there */
 void node_effects(struct node *node); /* carry out everything in node->effects */
 void node_send(struct node *node, const struct id *to, enum frame_kind kind, const struct buf *body);
 void node_broadcast(struct node *node, enum frame_kind kind, const struct buf *body); /* members but us */
@@ -160,6 +164,8 @@ void lead_tick(struct node *node, int64_t now_ms);
 void lead_report(struct node *node, const void *bytes, size_t len);
 int lead_submit(struct node *node, const struct job *job, const struct id *submitter, struct err *err);
 int lead_stop_job(struct node *node, struct err *err);
+void lead_done(struct node *node, int member); /* this member finished the run, its checkpoint included */
+void lead_committed(struct node *node); /* a new epoch is in force: what waited for it is done */
 void lead_reset(struct node *node);
 
 /* ---- follow.c ---- */
@@ -175,6 +181,7 @@ void follow_awake_reply(struct node *node, const struct id *from, uint64_t nonce
 void worker_enter(struct node *node);
 void worker_reports(struct node *node);
 void worker_bulk_events(struct node *node);
+void worker_link_broken(struct node *node, int peer, const char *why);
 void worker_copied(struct node *node, int stage, int64_t step);
 void worker_progress_tick(struct node *node, int64_t now_ms);
 int worker_progress_receive(struct node *node, const struct id *from, const void *body, size_t len,

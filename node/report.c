@@ -129,8 +129,8 @@ report_sign(const struct report *report, const void *record, size_t record_len,
 }
 
 static int
-read_body(const uint8_t *body, size_t len, const struct id *swarm, const struct id *admit_id,
-          struct report *out, struct err *err)
+read_body(const uint8_t *body, size_t len, const struct id *swarm,
+          const struct id *admit_id, struct report *out, struct err *err)
 {
     struct reader *reader = reader_open(body, len, err);
     if (!reader)
@@ -155,8 +155,8 @@ read_body(const uint8_t *body, size_t len, const struct id *swarm, const struct 
 }
 
 int
-report_open(const void *bytes, size_t len, const struct id *swarm, const struct id *admit_id,
-            struct report *out, struct err *err)
+report_open(const void *bytes, size_t len, const struct id *swarm,
+            const struct id *admit_id, struct report *out, struct err *err)
 {
     struct report report = {0};
     struct reader *reader = reader_open(bytes, len, err);

@@ -12,6 +12,7 @@
  *   epoch     epoch, term, leader, leader_name, cause, hash, base_step, job, members[] {id, name}, voters[] names,
  *             plan {micro_batch, pipelines, stages[] {first_layer, layers, replicas[] {node, zone, device, tp, micro_batches}}},
  *             predicted_step_s              (stages empty without a job; `node` is the node's name)
+ *   progress  epoch, step, loss, tokens, step_s   heard from a worker by a node without a part in the plan
  *   compute   epoch, step                      the first forward pass of an epoch began here
  *   step      epoch, step, loss, tokens, norm, step_s, samples_hash (16 hex digits, running)
  *                                              applied here; loss in nats per token
@@ -24,16 +25,19 @@
  *   fenced    epoch                            an epoch without us is in force: all work of the old one is dropped
  *   memory    predicted_bytes                  what the plan lets this node's engine take
  *   stall     peer, waited_ms, what
- *   evidence  id, name, kind                   told the leader that a member is gone or waits
- *   job       name, state                      submitted, running, stopping, done, failed
+ *   failed    what, reason                     the engine could not do `what` (a checkpoint: training goes on)
+ *   job       name, state                      running, stopping, then how it ended: done, stopped at step N, failed: why
  *   stop      reason
  *
  * DIR/control.sock   a UNIX stream socket. One request, a JSON object on one line: {"command": NAME, ...}. The answer is
  *                    lines of JSON objects until the node closes: zero or more {"event": ...} (train follows a run),
  *                    then one {"done": true, ...} or {"error": "sentence", "usage": bool}.
- *   status            {"done": true, "status": {...}} (the document below)
- *   train             "job": path-resolved job text, "folder": folder of its data, or "resume": true; "follow": bool
- *   stop, leave
+ *   status    the last line is {"done": true, "status": {...}} (the document below)
+ *   train     "job": the YAML, "name": what to call it in messages, "data": hash in hexadecimal, "data_bytes", "run": id of a run to
+ *             resume or "", "follow": events until the run ends
+ *   follow    events of the run from here on
+ *   stop      ends the run after a checkpoint; "follow"
+ *   leave     hands over and goes; events until the node is gone
  *
  * The status document: id, name, zone, address, swarm, version, epoch, term, role, leader, leader_name, quorum (bool), paused (text),
  * members[] {id, name, zone, address, state, member (bool), voter (bool), device, memory_bytes, epoch, round_trip_ms, self (bool)},
@@ -47,5 +51,8 @@
 #define STATUS_SOCKET_FILE "control.sock"
 #define STATUS_SECRET_FILE "swarm.secret"
 #define STATUS_CHECKPOINTS_FOLDER "checkpoints"
+#define STATUS_DATA_FOLDER "data"
+
+#define FLOTILLA_VERSION "0.1.0"
 
 #endif

@@ -282,6 +282,7 @@ view_begin(struct view *view, const struct view *current)
     view->state = current->state;
     view->submitter = current->submitter;
     view->stop_after = current->stop_after;
+    memcpy(view->ended, current->ended, sizeof(view->ended));
     if (current->state != JOB_NONE)
         job_copy(&view->job, &current->job);
     view->former_count = current->former_count;
@@ -346,12 +347,13 @@ view_encode(const struct view *view, struct buf *out)
     struct buf job = {0};
     if (view->state != JOB_NONE)
         job_encode(&view->job, &job);
-    writer_array(out, 8);
+    writer_array(out, 9);
     writer_uint(out, VIEW_VERSION);
     writer_uint(out, view->state);
     writer_bytes(out, job.data, job.len);
     writer_id(out, &view->submitter);
     writer_int(out, view->stop_after);
+    writer_text(out, view->ended);
     writer_array(out, view->reports_count);
     for (uint32_t i = 0; i < view->reports_count; i++)
         writer_bytes(out, view->report_bytes[i], view->report_lens[i]);
@@ -372,12 +374,13 @@ read_view(const void *bytes, size_t len, const struct id *swarm,
     if (!reader)
         return -1;
     size_t job_len;
-    reader_enter(reader, 8, 8);
+    reader_enter(reader, 9, 9);
     reader_uint(reader, VIEW_VERSION);
     view->state = (enum job_state)reader_uint(reader, JOB_STOPPING);
     const uint8_t *job = reader_bytes(reader, JOB_BYTES_MAX, &job_len);
     reader_id(reader, &view->submitter);
     view->stop_after = reader_int(reader, 0, INT64_MAX / 2);
+    reader_text(reader, view->ended, sizeof(view->ended));
     size_t reports = reader_enter(reader, 0, CODEC_COUNT_MAX);
     struct err bad = {0};
     for (size_t i = 0; i < reports && !bad.code; i++) {
@@ -464,6 +467,8 @@ view_judge(const struct decree *decree, const struct view *view,
     struct view *again = xcalloc(1, sizeof(*again));
     copy_inputs(again, view);
     int result = view_derive(again, current, err);
+    if (result && !view->planned)
+        result = 0; /* both find no plan: the run waits */
     if (result == 0) {
         struct buf mine = {0}, theirs = {0};
         view_encode(again, &mine);

@@ -20,6 +20,7 @@ struct view {
     struct job job;            /* when state is not JOB_NONE */
     struct id submitter;
     int64_t stop_after;        /* STOPPING: the run ends at this step */
+    char ended[128];           /* NONE: how the last run ended; empty: there was none */
     uint32_t reports_count;    /* one per member, ascending id; [i] belongs to cluster node i and bulk peer i */
     struct report *reports;
     uint8_t **report_bytes;

@@ -47,9 +47,9 @@ watch_free(struct watch *watch)
 static struct entry *
 find(const struct watch *watch, const struct id *id)
 {
-    return watch->count == 0
-               ? NULL
-               : bsearch(id, watch->entries, watch->count, sizeof(struct entry), id_compare);
+    return watch->count == 0 ? NULL
+                             : bsearch(id, watch->entries, watch->count,
+                                       sizeof(struct entry), id_compare);
 }
 
 void
@@ -149,7 +149,8 @@ compare_int64(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* Median + 8 x median absolute deviation of the intervals, and three more of them for good measure. */
+/* Median + 8 x median absolute deviation of the intervals, and three more of them for
+ * good measure. */
 static int64_t
 deadline(const struct entry *entry)
 {

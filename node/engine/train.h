@@ -49,6 +49,7 @@ struct train_epoch {
     struct plan plan;
     struct recovery recovery; /* owned */
     struct duties duties;
+    char *text; /* the job as submitted, for checkpoints; owned, may be NULL */
 };
 
 void train_epoch_free(struct train_epoch *epoch);

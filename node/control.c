@@ -1,0 +1,403 @@
+/*
+ * control.c - the UNIX socket by which commands reach this node (status.h has the
+ * protocol).
+ *
+ * Only this machine's owner of the data folder can open it (the folder is 0700). Clients
+ * are few; a client that does not read is dropped once a megabyte waits for it.
+ */
+#include "node/engine/train.h"
+#include "node/node.h"
+#include "node/status.h"
+#include "transport/base/alloc.h"
+#include "transport/base/clock.h"
+#include "transport/base/file.h"
+#include "transport/base/log.h"
+#include "transport/codec.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum {
+    CLIENTS_MAX = 32,
+    REQUEST_BYTES_MAX = 256 << 10,
+    WAITING_BYTES_MAX = 1 << 20,
+    SUBMIT_MS_MAX = 30000,
+    FLUSH_MS = 20
+};
+
+struct client {
+    int fd; /* -1: free place */
+    struct buf in, out;
+    bool follows;      /* gets events */
+    bool follow_after; /* will, once its submission is accepted */
+    bool submitted;    /* waits for the leader's answer */
+    bool closing;      /* close when `out` is sent */
+    int64_t since_ms;
+};
+
+struct control {
+    int fd;
+    char path[PATH_BYTES_MAX];
+    struct client clients[CLIENTS_MAX];
+};
+
+static void
+drop(struct node *node, struct client *client)
+{
+    if (client->fd < 0)
+        return;
+    loop_fd_cancel(node->loop, client->fd);
+    close(client->fd);
+    buf_release(&client->in);
+    buf_release(&client->out);
+    *client = (struct client){.fd = -1};
+}
+
+static void
+flush(struct node *node, struct client *client)
+{
+    while (client->fd >= 0 && client->out.len > 0) {
+        ssize_t sent = send(client->fd, client->out.data, client->out.len,
+                            MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (sent < 0 && errno == EINTR)
+            continue;
+        if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+            return;
+        if (sent <= 0) {
+            drop(node, client);
+            return;
+        }
+        client->out.len -= (size_t)sent;
+        memmove(client->out.data, client->out.data + sent, client->out.len);
+    }
+    if (client->fd >= 0 && client->closing)
+        drop(node, client);
+}
+
+static void
+say(struct node *node, struct client *client, const char *text, size_t len)
+{
+    if (client->out.len + len > WAITING_BYTES_MAX) {
+        log_limited(LOG_WARN, "node", "a command that does not read was dropped");
+        drop(node, client);
+        return;
+    }
+    buf_add(&client->out, text, len);
+    flush(node, client);
+}
+
+/* The last line of a talk: {"done": true, ...}, or an error. */
+static void
+finish(struct node *node, struct client *client, const char *error, bool usage)
+{
+    struct buf line = {0};
+    struct json_writer writer;
+    json_begin(&writer, &line);
+    json_object_open(&writer, NULL);
+    if (error) {
+        json_put_text(&writer, "error", error);
+        json_put_bool(&writer, "usage", usage);
+    } else {
+        json_put_bool(&writer, "done", true);
+    }
+    json_object_close(&writer);
+    buf_add(&line, "\n", 1);
+    client->closing = true;
+    client->follows = false;
+    say(node, client, (char *)line.data, line.len);
+    buf_release(&line);
+}
+
+/* ---- requests ---- */
+
+static void
+do_status(struct node *node, struct client *client, const struct json *request)
+{
+    (void)request;
+    struct buf line = {0};
+    struct json_writer writer;
+    json_begin(&writer, &line);
+    json_object_open(&writer, NULL);
+    json_put_bool(&writer, "done", true);
+    json_object_open(&writer, "status");
+    status_write(node, &writer);
+    json_object_close(&writer);
+    json_object_close(&writer);
+    buf_add(&line, "\n", 1);
+    client->closing = true;
+    say(node, client, (char *)line.data, line.len);
+    buf_release(&line);
+}
+
+/* The job that a request carries, bound to its data and its run. */
+static int
+read_job(const struct json *request, struct job *job, struct err *err)
+{
+    const char *text = json_text(json_get(request, "job"), "");
+    const char *name = json_text(json_get(request, "name"), "job.yaml");
+    if (job_parse(name, text, strlen(text), job, err))
+        return -1;
+    struct id data, run, nonce;
+    if (!id_parse(&data, json_text(json_get(request, "data"), "")))
+        return err_set(err, ERR_USAGE, "the request names no data set");
+    key_random(&nonce, sizeof(nonce));
+    job_bind(job, &data, json_int(json_get(request, "data_bytes"), 0), &nonce);
+    const char *resumed = json_text(json_get(request, "run"), "");
+    if (resumed[0]) {
+        if (!id_parse(&run, resumed))
+            return err_set(err, ERR_USAGE, "the request names no run to resume");
+        job->train.id = run;
+    }
+    return 0;
+}
+
+static void
+to_leader(struct node *node, struct client *client, bool stop, const struct job *job)
+{
+    const struct id *leader = agree_leader(node->agree);
+    struct err err = {0};
+    if (id_empty(leader)) {
+        finish(node, client,
+               node->paused[0] ? node->paused
+                               : "the swarm has no leader at present; try again",
+               false);
+        return;
+    }
+    client->submitted = true;
+    client->since_ms = clock_ms();
+    if (id_equal(leader, &node->id)) {
+        int failed =
+            stop ? lead_stop_job(node, &err) : lead_submit(node, job, &node->id, &err);
+        if (failed || stop)
+            control_submitted(node, failed ? err.msg : "");
+        return;
+    }
+    struct buf body = {0}, bytes = {0};
+    if (job)
+        job_encode(job, &bytes);
+    writer_array(&body, 2);
+    writer_bool(&body, stop);
+    writer_bytes(&body, bytes.data, bytes.len);
+    node_send(node, leader, FRAME_SUBMIT, &body);
+    buf_release(&bytes);
+    buf_release(&body);
+}
+
+static void
+do_train(struct node *node, struct client *client, const struct json *request)
+{
+    struct job job = {0};
+    struct err err;
+    if (read_job(request, &job, &err)) {
+        finish(node, client, err.msg, true);
+    } else {
+        client->follow_after = json_bool(json_get(request, "follow"), false);
+        to_leader(node, client, false, &job);
+    }
+    job_release(&job);
+}
+
+static void
+do_follow(struct node *node, struct client *client, const struct json *request)
+{
+    (void)request;
+    if (node->view->state == JOB_NONE)
+        finish(node, client, "no job is running", false);
+    else
+        client->follows = true;
+}
+
+static void
+do_stop(struct node *node, struct client *client, const struct json *request)
+{
+    client->follow_after = json_bool(json_get(request, "follow"), false);
+    to_leader(node, client, true, NULL);
+}
+
+static void
+do_leave(struct node *node, struct client *client, const struct json *request)
+{
+    (void)request;
+    node_leave(node, "asked to leave");
+    client->follows = true; /* until the node is gone */
+}
+
+static const struct {
+    const char *name;
+    bool in_swarm; /* needs a swarm */
+    void (*run)(struct node *, struct client *, const struct json *);
+} requests[] = {
+    {"status", false, do_status}, {"train", true, do_train},  {"follow", true, do_follow},
+    {"stop", true, do_stop},      {"leave", false, do_leave},
+};
+
+static void
+do_request(struct node *node, struct client *client, const char *text, size_t len)
+{
+    struct err err;
+    struct json *request = json_parse(text, len, REQUEST_BYTES_MAX, &err);
+    if (!request) {
+        finish(node, client, err.msg, true);
+        return;
+    }
+    const char *name = json_text(json_get(request, "command"), "");
+    size_t count = sizeof(requests) / sizeof(requests[0]), i = 0;
+    while (i < count && strcmp(requests[i].name, name) != 0)
+        i++;
+    if (i == count)
+        finish(node, client, "the node knows no such command; is it of another version?",
+               true);
+    else if (requests[i].in_swarm && !node->entered)
+        finish(node, client, "this node is still joining; its log says what it waits for",
+               false);
+    else
+        requests[i].run(node, client, request);
+    json_free(request);
+    node_effects(node);
+}
+
+/* ---- the socket ---- */
+
+static void
+on_client(void *arg, int fd)
+{
+    struct node *node = arg;
+    struct client *client = NULL;
+    for (int i = 0; i < CLIENTS_MAX; i++)
+        if (node->control->clients[i].fd == fd)
+            client = &node->control->clients[i];
+    if (!client)
+        return;
+    char block[16384];
+    ssize_t got = recv(fd, block, sizeof(block), MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (got <= 0 || client->in.len + (size_t)got > REQUEST_BYTES_MAX) {
+        drop(node, client);
+        return;
+    }
+    buf_add(&client->in, block, (size_t)got);
+    char *end = memchr(client->in.data, '\n', client->in.len);
+    if (!end)
+        return;
+    struct buf line = client->in;
+    client->in = (struct buf){0};
+    do_request(node, client, (char *)line.data, (size_t)(end - (char *)line.data));
+    buf_release(&line);
+}
+
+static void
+on_connect(void *arg, int fd)
+{
+    struct node *node = arg;
+    int talk = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (talk < 0)
+        return;
+    for (int i = 0; i < CLIENTS_MAX; i++) {
+        struct client *client = &node->control->clients[i];
+        if (client->fd >= 0)
+            continue;
+        *client = (struct client){.fd = talk, .since_ms = clock_ms()};
+        loop_fd(node->loop, talk, on_client, node);
+        return;
+    }
+    close(talk);
+}
+
+static void
+on_event(void *arg, const char *text, size_t len)
+{
+    struct node *node = arg;
+    for (int i = 0; i < CLIENTS_MAX; i++) {
+        struct client *client = &node->control->clients[i];
+        if (client->fd >= 0 && client->follows && !client->closing)
+            say(node, client, text, len);
+    }
+}
+
+static void
+on_flush(void *arg)
+{
+    struct node *node = arg;
+    int64_t now = clock_ms();
+    for (int i = 0; i < CLIENTS_MAX; i++) {
+        struct client *client = &node->control->clients[i];
+        if (client->fd < 0)
+            continue;
+        if (client->submitted && now - client->since_ms > SUBMIT_MS_MAX)
+            finish(node, client,
+                   "the leader does not answer; \"flotilla status\" says who leads",
+                   false);
+        flush(node, client);
+    }
+}
+
+void
+control_submitted(struct node *node, const char *error)
+{
+    for (int i = 0; i < CLIENTS_MAX; i++) {
+        struct client *client = &node->control->clients[i];
+        if (client->fd < 0 || !client->submitted)
+            continue;
+        client->submitted = false;
+        if (error[0])
+            finish(node, client, error, false);
+        else if (client->follow_after)
+            client->follows = true;
+        else
+            finish(node, client, NULL, false);
+    }
+}
+
+int
+control_open(struct node *node, struct err *err)
+{
+    struct sockaddr_un where = {.sun_family = AF_UNIX};
+    struct control *control = xcalloc(1, sizeof(*control));
+    control->fd = -1;
+    for (int i = 0; i < CLIENTS_MAX; i++)
+        control->clients[i].fd = -1;
+    node->control = control;
+    path_join(control->path, node->config.data, STATUS_SOCKET_FILE);
+    if (strlen(control->path) >= sizeof(where.sun_path))
+        return err_set(
+            err, ERR_USAGE,
+            "the data folder's path \"%s\" is too long for a UNIX socket (%zu bytes at "
+            "most with the socket's name); use a shorter --data",
+            node->config.data, sizeof(where.sun_path) - 1);
+    memcpy(where.sun_path, control->path, strlen(control->path) + 1);
+    unlink(control->path);
+    control->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (control->fd < 0 || bind(control->fd, (struct sockaddr *)&where, sizeof(where)) ||
+        listen(control->fd, 16))
+        return err_set_errno(err, "could not open the control socket \"%s\"",
+                             control->path);
+    loop_fd(node->loop, control->fd, on_connect, node);
+    loop_timer(node->loop, FLUSH_MS, on_flush, node);
+    events_follow(node->events, on_event, node);
+    return 0;
+}
+
+void
+control_close(struct node *node)
+{
+    struct control *control = node->control;
+    if (!control)
+        return;
+    for (int i = 0; i < CLIENTS_MAX; i++)
+        drop(node, &control->clients[i]);
+    if (control->fd >= 0) {
+        loop_fd_cancel(node->loop, control->fd);
+        close(control->fd);
+        unlink(control->path);
+    }
+    if (node->events)
+        events_follow(node->events, NULL, NULL);
+    free(control);
+    node->control = NULL;
+}

@@ -1,0 +1,573 @@
+/*
+ * enter.c - how a node gets into a swarm: it founds one in an empty folder, joins one by
+ * a seed's address and the secret, or comes back as the member that it was.
+ */
+#include "node/node.h"
+#include "node/status.h"
+#include "transport/base/alloc.h"
+#include "transport/base/clock.h"
+#include "transport/base/file.h"
+#include "transport/codec.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    JOIN_VERSION = 1,
+    MEMBERS_FILE_BYTES_MAX = 16 << 20,
+    STATE_FILE_BYTES_MAX = 32 << 20
+};
+
+/* ---- our own record ---- */
+
+void
+enter_record(struct node *node)
+{
+    struct record record = {.id = node->id,
+                            .incarnation = node->boot << 32,
+                            .leaving = node->leaving_ms != 0,
+                            .threads = (uint32_t)node->config.threads,
+                            .memory_bytes = (uint64_t)node->config.memory_bytes,
+                            .epoch = node->decree.epoch};
+    snprintf(record.name, sizeof(record.name), "%s", node->name);
+    snprintf(record.zone, sizeof(record.zone), "%s", node->config.zone);
+    snprintf(record.device, sizeof(record.device), "cpu");
+    address_text(&node->config.advertise, record.address);
+    secret_admit(node->secret, &node->swarm, &node->id, record.admission);
+    record.links_count = links_fill(node->links, clock_ms(), record.links);
+    gossip_self(node->gossip, &record, &node->effects);
+}
+
+void
+enter_meet(struct node *node, const struct member *member)
+{
+    struct address address;
+    struct err err;
+    if (address_parse(member->record.address, &address, &err)) {
+        log_limited(LOG_WARN, "node",
+                    "a member's address is no address name=%s reason=\"%s\"",
+                    member->record.name, err.msg);
+        return;
+    }
+    admit_allow(node->admit, &member->record.id);
+    mesh_peer(node->mesh, &member->record.id, &address);
+}
+
+void
+enter_save_members(struct node *node)
+{
+    struct buf out = {0};
+    size_t count = gossip_count(node->gossip);
+    writer_array(&out, count);
+    for (size_t i = 0; i < count; i++) {
+        const struct member *member = gossip_at(node->gossip, i);
+        writer_bytes(&out, member->bytes, member->len);
+    }
+    char path[PATH_BYTES_MAX];
+    struct err err;
+    if (file_write(path_join(path, node->config.data, "members.state"), out.data, out.len,
+                   0600, &err))
+        log_limited(LOG_WARN, "node", "members not saved reason=\"%s\"", err.msg);
+    buf_release(&out);
+    node->records_dirty = false;
+    node->records_saved_ms = clock_ms();
+}
+
+/* Whom we knew before: their addresses are where a node that comes back begins. */
+static void
+load_members(struct node *node)
+{
+    char path[PATH_BYTES_MAX];
+    struct buf bytes = {0};
+    struct err err;
+    if (file_read(path_join(path, node->config.data, "members.state"),
+                  MEMBERS_FILE_BYTES_MAX, &bytes, &err) == 0) {
+        struct reader *reader = reader_open(bytes.data, bytes.len, &err);
+        size_t count = reader ? reader_enter(reader, 0, MEMBERS_MAX) : 0;
+        for (size_t i = 0; i < count; i++) {
+            size_t len;
+            const uint8_t *record = reader_bytes(reader, RECORD_BYTES_MAX, &len);
+            if (reader_ok(reader) &&
+                gossip_merge(node->gossip, clock_ms(), record, len, &node->effects, &err))
+                log_debug("node", "an old record is passed over reason=\"%s\"", err.msg);
+        }
+        if (reader && count > 0)
+            reader_leave(reader);
+        if (!reader || reader_close(&reader, &err))
+            log_warn("node", "members.state is damaged and passed over reason=\"%s\"",
+                     err.msg);
+    }
+    buf_release(&bytes);
+}
+
+/* ---- the cores ---- */
+
+static int
+open_cores(struct node *node, const void *saved, size_t saved_len, struct err *err)
+{
+    uint64_t seed;
+    key_random(&seed, sizeof(seed));
+    struct agree_options agree = {.key = node->key, .seed = seed};
+    node->agree = agree_new(&agree, clock_ms(), saved, saved_len, err);
+    if (!node->agree)
+        return -1;
+    node->view = xcalloc(1, sizeof(*node->view));
+    return 0;
+}
+
+/* The swarm is known: everything else can open. */
+static int
+enter_swarm(struct node *node, struct err *err)
+{
+    uint64_t seed;
+    key_random(&seed, sizeof(seed));
+    struct gossip_options gossip = {.key = node->key,
+                                    .swarm = node->swarm,
+                                    .admit_id = *secret_admit_id(node->secret),
+                                    .seed = seed};
+    node->gossip = gossip_new(&gossip, clock_ms());
+    if (node_open_swarm(node, err))
+        return -1;
+    node_watch_swarm(node);
+    enter_record(node);
+    load_members(node);
+    node_effects(node);
+    return 0;
+}
+
+/* ---- the seed's side ---- */
+
+static void
+refuse(struct buf *answer, const char *why)
+{
+    log_limited(LOG_WARN, "node", "a joiner was refused reason=\"%s\"", why);
+    writer_array(answer, 2);
+    writer_bool(answer, false);
+    writer_text(answer, why);
+}
+
+static void
+on_join_request(void *arg, const void *body, size_t len, struct buf *answer)
+{
+    struct node *node = arg;
+    struct err err;
+    struct reader *reader = reader_open(body, len, &err);
+    if (!reader)
+        return;
+    struct id swarm, id;
+    char address_is[ADDRESS_BYTES_MAX + 8];
+    reader_enter(reader, 4, 4);
+    uint64_t version = reader_uint(reader, UINT64_MAX);
+    reader_id(reader, &swarm);
+    reader_id(reader, &id);
+    reader_text(reader, address_is, sizeof(address_is));
+    reader_leave(reader);
+    struct address address;
+    if (reader_close(&reader, &err) || address_parse(address_is, &address, &err)) {
+        refuse(answer, err.msg);
+        return;
+    }
+    char text[ERR_MSG_SIZE];
+    if (version != JOIN_VERSION) {
+        snprintf(text, sizeof(text),
+                 "this swarm speaks version %d of the protocol, not %llu", JOIN_VERSION,
+                 (unsigned long long)version);
+        refuse(answer, text);
+    } else if (!id_empty(&swarm) && !id_equal(&swarm, &node->swarm)) {
+        char mine[ID_SHORT_SIZE], theirs[ID_SHORT_SIZE];
+        snprintf(text, sizeof(text),
+                 "this is swarm %s, but the joiner's data folder belongs to swarm %s; "
+                 "join with a "
+                 "folder of its own (--data)",
+                 id_short(&node->swarm, mine), id_short(&swarm, theirs));
+        refuse(answer, text);
+    } else if (id_equal(&id, &node->id)) {
+        refuse(
+            answer,
+            "the joiner has this node's own identity; a data folder was copied, or the "
+            "seed address is the joiner's own");
+    } else {
+        admit_allow(node->admit, &id);
+        mesh_peer(node->mesh, &id, &address);
+        struct buf decree = {0};
+        agree_export(node->agree, &decree);
+        writer_array(answer, 4);
+        writer_bool(answer, true);
+        writer_id(answer, &node->swarm);
+        writer_bytes(answer, decree.data, decree.len);
+        size_t count = gossip_count(node->gossip);
+        writer_array(answer, count);
+        for (size_t i = 0; i < count; i++) {
+            const struct member *member = gossip_at(node->gossip, i);
+            writer_bytes(answer, member->bytes, member->len);
+        }
+        buf_release(&decree);
+        char joiner[ID_SHORT_SIZE];
+        log_info("node", "let in id=%s address=%s", id_short(&id, joiner), address_is);
+    }
+}
+
+static int
+open_door(struct node *node, struct err *err)
+{
+    admit_joiner(node->admit, secret_joiner_public(node->secret));
+    node->join_server = join_listen(node->loop, node->secret, &node->config.listen,
+                                    on_join_request, node, err);
+    return node->join_server ? 0 : -1;
+}
+
+/* ---- the joiner's side ---- */
+
+static int
+take_answer(struct node *node, const void *body, size_t len, struct err *err)
+{
+    struct reader *reader = reader_open(body, len, err);
+    if (!reader)
+        return -1;
+    char why[ERR_MSG_SIZE] = "";
+    struct id swarm = {0};
+    size_t decree_len = 0, records = 0;
+    const uint8_t *decree = NULL;
+    const uint8_t *record[MEMBERS_MAX];
+    size_t record_len[MEMBERS_MAX];
+    reader_enter(reader, 2, 4);
+    bool admitted = reader_bool(reader);
+    if (admitted) {
+        reader_id(reader, &swarm);
+        decree = reader_bytes(reader, FRAME_BYTES_MAX, &decree_len);
+        records = reader_enter(reader, 0, MEMBERS_MAX);
+        for (size_t i = 0; i < records; i++)
+            record[i] = reader_bytes(reader, RECORD_BYTES_MAX, &record_len[i]);
+        reader_leave(reader);
+    } else {
+        reader_text(reader, why, sizeof(why));
+    }
+    reader_leave(reader);
+    if (reader_close(&reader, err))
+        return -1;
+    if (!admitted)
+        return err_set(err, ERR_AUTH, "the seed refuses us: %s", why);
+
+    if (!node->entered) {
+        node->swarm = swarm;
+        char path[PATH_BYTES_MAX];
+        if (secret_write(node->secret,
+                         path_join(path, node->config.data, STATUS_SECRET_FILE), err) ||
+            file_write(path_join(path, node->config.data, "swarm.id"), swarm.bytes,
+                       ID_BYTES, 0600, err) ||
+            enter_swarm(node, err) || open_door(node, err))
+            return -1;
+    }
+    struct err passed;
+    for (size_t i = 0; i < records; i++)
+        if (gossip_merge(node->gossip, clock_ms(), record[i], record_len[i],
+                         &node->effects, &passed))
+            log_warn("node", "a record from the seed is passed over reason=\"%s\"",
+                     passed.msg);
+    node_effects(node);
+    if (agree_import(node->agree, clock_ms(), decree, decree_len, &node->effects, err))
+        return -1;
+    node_effects(node);
+    return 0;
+}
+
+static void
+on_join_result(void *arg, enum join_result result, const void *body, size_t len)
+{
+    struct node *node = arg;
+    char seed[ADDRESS_BYTES_MAX + 8];
+    address_text(&node->config.join, seed);
+    struct err err = {0};
+    switch (result) {
+    case JOIN_NOBODY:
+        log_warn(
+            "node",
+            "nobody answers at the seed %s; is a node running there, and is the port "
+            "open? trying again",
+            seed);
+        return;
+    case JOIN_HUNG_UP:
+        log_error(
+            "node",
+            "the seed %s hangs up during the handshake; the secret is probably "
+            "another swarm's: copy swarm.secret from the seed's data folder and give "
+            "it with --secret-file; trying again",
+            seed);
+        return;
+    case JOIN_SILENT:
+        log_warn("node", "the seed %s is connected but does not answer; trying again",
+                 seed);
+        return;
+    case JOIN_ANSWERED:
+        break;
+    }
+    if (take_answer(node, body, len, &err)) {
+        log_error("node", "could not join by %s reason=\"%s\"", seed, err.msg);
+        node_stop(node, 1, err.msg);
+        return;
+    }
+    char text[ID_SHORT_SIZE];
+    log_info("node", "joined swarm=%s seed=%s", id_short(&node->swarm, text), seed);
+    struct json_writer *writer = events_begin(node->events, "joined");
+    json_put_text(writer, "swarm", text);
+    json_put_text(writer, "seed", seed);
+    events_end(node->events);
+}
+
+static int
+start_joining(struct node *node, struct err *err)
+{
+    struct buf request = {0};
+    char address[ADDRESS_BYTES_MAX + 8];
+    address_text(&node->config.advertise, address);
+    writer_array(&request, 4);
+    writer_uint(&request, JOIN_VERSION);
+    writer_id(&request, &node->swarm);
+    writer_id(&request, &node->id);
+    writer_text(&request, address);
+    const struct address *seed = address_route(&node->config.routes, &node->config.join);
+    node->join_client = join_dial(node->loop, node->secret, seed, request.data,
+                                  request.len, on_join_result, node, err);
+    buf_release(&request);
+    if (node->join_client) {
+        address_text(&node->config.join, address);
+        log_info("node", "joining seed=%s", address);
+    }
+    return node->join_client ? 0 : -1;
+}
+
+/* ---- founding ---- */
+
+static void
+print_join_line(const struct node *node)
+{
+    char address[ADDRESS_BYTES_MAX + 8];
+    address_text(&node->config.advertise, address);
+    printf("founded a swarm; its secret is in %s/" STATUS_SECRET_FILE "\n"
+           "copy that file to another machine and join with:\n"
+           "    flotilla node --zone ZONE --join %s --secret-file " STATUS_SECRET_FILE
+           "\n",
+           node->config.data, address);
+    fflush(stdout);
+}
+
+static int
+found(struct node *node, struct err *err)
+{
+    char path[PATH_BYTES_MAX];
+    node->secret = secret_make();
+    if (secret_write(node->secret, path_join(path, node->config.data, STATUS_SECRET_FILE),
+                     err) ||
+        open_cores(node, NULL, 0, err))
+        return -1;
+    struct view empty = {0};
+    struct buf body = {0};
+    view_encode(&empty, &body);
+    uint8_t nonce[ID_BYTES];
+    key_random(nonce, sizeof(nonce));
+    struct effects effects = {0};
+    agree_found(node->agree, clock_ms(), node->boot << 32, nonce, body.data, body.len,
+                &effects);
+    buf_release(&body);
+    node->swarm = *agree_decree_hash(node->agree);
+    node->founded = true;
+    if (file_write(path_join(path, node->config.data, "swarm.id"), node->swarm.bytes,
+                   ID_BYTES, 0600, err) ||
+        open_door(node, err) || enter_swarm(node, err)) {
+        effects_release(&effects);
+        return -1;
+    }
+    effects_release(&node->effects);
+    node->effects = effects;
+    node_effects(node);
+    enter_record(node);
+    print_join_line(node);
+    return 0;
+}
+
+static int
+come_back(struct node *node, struct buf *saved, struct err *err)
+{
+    if (open_cores(node, saved->data, saved->len, err))
+        return err_wrap(
+            err,
+            "the agreement's state in \"%s\" cannot be used; move agree.state away and "
+            "join again with --join",
+            node->config.data);
+    if (open_door(node, err) || enter_swarm(node, err))
+        return -1;
+    const struct decree *decree = agree_decree(node->agree);
+    if (decree) {
+        /* Take in the epoch that we knew: its plan was another boot's, so no work follows
+         * from it. */
+        struct effect known = {.kind = EFFECT_COMMITTED,
+                               .hash = *agree_decree_hash(node->agree),
+                               .term = agree_term(node->agree)};
+        struct buf bytes = {0};
+        decree_encode(decree, &bytes);
+        known.bytes = bytes.data;
+        known.len = bytes.len;
+        follow_committed(node, &known);
+        buf_release(&bytes);
+        node_effects(node);
+    }
+    return 0;
+}
+
+/* ---- start ---- */
+
+/* Counts starts: the upper half of our incarnation, so that a restart is newer than
+ * anything said before it. */
+static int
+count_boot(struct node *node, struct err *err)
+{
+    char path[PATH_BYTES_MAX], text[32];
+    struct buf bytes = {0};
+    path_join(path, node->config.data, "boot");
+    if (file_exists(path)) {
+        if (file_read(path, 32, &bytes, err))
+            return -1;
+        buf_add(&bytes, "", 1);
+        char *end;
+        node->boot = strtoull((char *)bytes.data, &end, 10);
+        bool bad =
+            end == (char *)bytes.data || node->boot == 0 || node->boot > UINT32_MAX - 1;
+        buf_release(&bytes);
+        if (bad)
+            return err_set(
+                err, ERR_CORRUPT,
+                "\"%s\" is damaged; write a number larger than the last boot's into it",
+                path);
+    }
+    node->boot++;
+    int len = snprintf(text, sizeof(text), "%llu\n", (unsigned long long)node->boot);
+    return file_write(path, text, (size_t)len, 0600, err);
+}
+
+/* The address that others dial when none was given: the listening one, or the machine's
+ * first that is up. */
+static void
+find_advertise(struct node *node)
+{
+    struct address *advertise = &node->config.advertise;
+    if (advertise->host[0])
+        return;
+    *advertise = node->config.listen;
+    if (strcmp(advertise->host, "0.0.0.0") != 0 && strcmp(advertise->host, "::") != 0)
+        return;
+    snprintf(advertise->host, sizeof(advertise->host), "127.0.0.1");
+    struct ifaddrs *list, *at;
+    if (getifaddrs(&list))
+        return;
+    for (at = list; at; at = at->ifa_next) {
+        if (!at->ifa_addr || at->ifa_addr->sa_family != AF_INET ||
+            at->ifa_flags & IFF_LOOPBACK || !(at->ifa_flags & IFF_UP))
+            continue;
+        const struct sockaddr_in *in = (const void *)at->ifa_addr;
+        inet_ntop(AF_INET, &in->sin_addr, advertise->host, sizeof(advertise->host));
+        break;
+    }
+    freeifaddrs(list);
+}
+
+static int
+find_secret(struct node *node, struct err *err)
+{
+    char path[PATH_BYTES_MAX];
+    path_join(path, node->config.data, STATUS_SECRET_FILE);
+    const char *environment = getenv("FLOTILLA_SECRET");
+    if (node->config.secret_file[0])
+        node->secret = secret_read(node->config.secret_file, err);
+    else if (environment && environment[0])
+        node->secret = secret_parse(environment, err);
+    else if (file_exists(path))
+        node->secret = secret_read(path, err);
+    else
+        return err_set(
+            err, ERR_USAGE,
+            "joining needs the swarm's secret; copy swarm.secret from the seed's data "
+            "folder and give it with --secret-file, or set FLOTILLA_SECRET");
+    return node->secret ? 0 : -1;
+}
+
+static int
+load_swarm(struct node *node, struct buf *saved, struct err *err)
+{
+    char path[PATH_BYTES_MAX];
+    struct buf swarm = {0};
+    path_join(path, node->config.data, "swarm.id");
+    if (!file_exists(path))
+        return 0;
+    int result = file_read(path, ID_BYTES, &swarm, err);
+    if (result == 0 && swarm.len != ID_BYTES)
+        result = err_set(err, ERR_CORRUPT, "\"%s\" is damaged", path);
+    if (result == 0)
+        memcpy(node->swarm.bytes, swarm.data, ID_BYTES);
+    buf_release(&swarm);
+    path_join(path, node->config.data, "agree.state");
+    if (result == 0 && file_exists(path))
+        result = file_read(path, STATE_FILE_BYTES_MAX, saved, err);
+    return result;
+}
+
+int
+enter_start(struct node *node, struct err *err)
+{
+    char path[PATH_BYTES_MAX], text[ID_SHORT_SIZE];
+    bool made;
+    node->key = key_open(path_join(path, node->config.data, "identity.key"), &made, err);
+    if (!node->key || count_boot(node, err))
+        return -1;
+    node->id = *key_id(node->key);
+    snprintf(node->name, sizeof(node->name), "%s",
+             node->config.name[0] ? node->config.name : id_short(&node->id, text));
+    find_advertise(node);
+
+    struct buf saved = {0};
+    if (load_swarm(node, &saved, err)) {
+        buf_release(&saved);
+        return -1;
+    }
+    bool known = saved.len > 0, joining = node->config.join.host[0] != '\0';
+    int result;
+    if (!known && !joining && id_empty(&node->swarm))
+        result = found(node, err);
+    else if (find_secret(node, err))
+        result = -1;
+    else if (known)
+        result = come_back(node, &saved, err);
+    else if (joining)
+        result = open_cores(node, NULL, 0, err);
+    else
+        result = err_set(
+            err, ERR_USAGE,
+            "the data folder \"%s\" belongs to a swarm but has no agreement state; join "
+            "again with --join",
+            node->config.data);
+    buf_release(&saved);
+    if (result == 0 && joining)
+        result = start_joining(node, err);
+    if (result)
+        return -1;
+    char address[ADDRESS_BYTES_MAX + 8];
+    address_text(&node->config.advertise, address);
+    log_info("node", "started name=%s zone=%s address=%s id=%s boot=%llu", node->name,
+             node->config.zone, address, id_short(&node->id, text),
+             (unsigned long long)node->boot);
+    struct json_writer *writer = events_begin(node->events, "start");
+    json_put_text(writer, "id", text);
+    json_put_text(writer, "name", node->name);
+    json_put_text(writer, "zone", node->config.zone);
+    json_put_text(writer, "address", address);
+    json_put_int(writer, "incarnation", (int64_t)node->boot);
+    json_put_bool(writer, "founded", node->founded);
+    events_end(node->events);
+    return 0;
+}

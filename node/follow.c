@@ -1,0 +1,438 @@
+/*
+ * follow.c - what a member does for agreement: halts and reports when the leader asks,
+ * judges proposals, takes in new epochs, and knows whether its epoch is still the newest.
+ */
+#include "node/engine/train.h"
+#include "node/node.h"
+#include "transport/base/alloc.h"
+#include "transport/base/clock.h"
+#include "transport/base/log.h"
+#include "transport/codec.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { UNFREEZE_MS = 4000, AWAKE_AGAIN_MS = 200 };
+
+/* ---- halt and report ---- */
+
+static void
+send_report(struct node *node)
+{
+    struct freeze *freeze = &node->freeze;
+    const struct member *self = gossip_member_self(node->gossip);
+    struct report report = {.id = node->id,
+                            .term = freeze->term,
+                            .epoch = freeze->epoch,
+                            .progress = freeze->progress};
+    report.progress.reported = true;
+    if (freeze->with_job) {
+        report.job = freeze->job.train.id;
+        report.profile = node->profile;
+    }
+    struct buf body = {0};
+    report_sign(&report, self->bytes, self->len, node->key, &node->swarm, &body);
+    if (id_equal(&freeze->leader, &node->id))
+        lead_report(node, body.data, body.len);
+    else
+        node_send(node, &freeze->leader, FRAME_REPORT, &body);
+    buf_release(&body);
+}
+
+static bool
+profile_fits(const struct node *node)
+{
+    const struct job *job = &node->freeze.job;
+    return node->profile.count > 0 && node->profile_sequences >= job->sequences &&
+           memcmp(&node->profile_shape, &job->shape, sizeof(job->shape)) == 0;
+}
+
+/* Halted: what is still to be known before we can report? */
+static void
+go_on_reporting(struct node *node)
+{
+    struct freeze *freeze = &node->freeze;
+    if (!freeze->halted || freeze->profiling)
+        return;
+    if (freeze->with_job && !profile_fits(node)) {
+        freeze->profiling = true;
+        train_profile(node->train, &freeze->job.shape, freeze->job.sequences,
+                      node->config.memory_bytes);
+        return;
+    }
+    send_report(node);
+}
+
+static void
+begin_freeze(struct node *node, const struct id *leader, uint64_t term, uint64_t epoch)
+{
+    struct freeze *freeze = &node->freeze;
+    bool halted = freeze->active && freeze->epoch == epoch && freeze->halted;
+    struct progress progress = freeze->progress;
+    bool profiling = freeze->profiling;
+    job_release(&freeze->job);
+    *freeze = (struct freeze){.active = true,
+                              .leader = *leader,
+                              .term = term,
+                              .epoch = epoch,
+                              .halted = halted,
+                              .progress = progress,
+                              .profiling = profiling,
+                              .since_ms = clock_ms()};
+}
+
+void
+follow_freeze(struct node *node, const struct id *from, const void *body, size_t len)
+{
+    struct err err;
+    struct reader *reader = reader_open(body, len, &err);
+    if (!reader)
+        return;
+    size_t job_len;
+    reader_enter(reader, 3, 3);
+    uint64_t term = reader_uint(reader, UINT64_MAX);
+    uint64_t epoch = reader_uint(reader, UINT64_MAX);
+    const uint8_t *bytes = reader_bytes(reader, JOB_BYTES_MAX, &job_len);
+    reader_leave(reader);
+    struct job job = {0};
+    if (reader_close(&reader, &err) ||
+        (job_len > 0 && job_decode(bytes, job_len, &job, &err))) {
+        log_limited(LOG_WARN, "node", "a leader's request is passed over reason=\"%s\"",
+                    err.msg);
+        return;
+    }
+    /* Only the leader that we know, for the epoch that we are in: anybody behind catches
+     * up first. */
+    if (!id_equal(from, agree_leader(node->agree)) || term != agree_term(node->agree) ||
+        epoch != node->decree.epoch) {
+        job_release(&job);
+        return;
+    }
+    struct freeze *freeze = &node->freeze;
+    bool again = freeze->active && freeze->term == term && freeze->epoch == epoch &&
+                 id_equal(&freeze->leader, from) && freeze->with_job == (job_len > 0) &&
+                 (job_len == 0 || id_equal(&freeze->job.train.id, &job.train.id));
+    if (again) {
+        job_release(&job);
+        go_on_reporting(node);
+        return;
+    }
+    bool same_job =
+        freeze->with_job && job_len > 0 && id_equal(&freeze->job.train.id, &job.train.id);
+    begin_freeze(node, from, term, epoch);
+    freeze->with_job = job_len > 0;
+    freeze->job = job;
+    if (freeze->halted && !same_job)
+        freeze->halted =
+            false; /* asked about another job: what we hold of it is to be found out */
+    if (!freeze->halted) {
+        bulk_halt(node->bulk);
+        train_expect(node->train,
+                     freeze->with_job ? &freeze->job.train.id : &(struct id){{0}},
+                     freeze->with_job ? &freeze->job.train.data : &(struct id){{0}});
+        train_halt(node->train);
+    }
+    go_on_reporting(node);
+}
+
+void
+follow_halted(struct node *node, const struct progress *progress)
+{
+    struct json_writer *writer = events_begin(node->events, "halted");
+    json_put_int(writer, "epoch", (int64_t)node->decree.epoch);
+    json_put_int(writer, "applied", progress->applied);
+    json_put_int(writer, "prepared", progress->prepared ? progress->applied + 1 : -1);
+    events_end(node->events);
+    if (!node->freeze.active)
+        return;
+    node->freeze.halted = true;
+    node->freeze.progress = *progress;
+    go_on_reporting(node);
+}
+
+void
+follow_profiled(struct node *node, const struct profile *profile)
+{
+    node->profile = *profile;
+    node->freeze.profiling = false;
+    if (!node->freeze.active || !node->freeze.with_job)
+        return;
+    node->profile_shape = node->freeze.job.shape;
+    node->profile_sequences = node->freeze.job.sequences;
+    send_report(node);
+}
+
+/* ---- judge ---- */
+
+void
+follow_judge(struct node *node, const struct effect *effect)
+{
+    struct decree decree = {0};
+    struct view *view = xcalloc(1, sizeof(*view));
+    struct err err = {0};
+    bool right = decree_decode(effect->bytes, effect->len, &decree, &err) == 0;
+    right = right && view_decode(decree.body, decree.body_len, &node->swarm,
+                                 secret_admit_id(node->secret), view, &err) == 0;
+    right = right && view_judge(&decree, view, node->view, &err) == 0;
+    if (!right)
+        log_warn("agree", "a proposal is refused epoch=%llu reason=\"%s\"",
+                 (unsigned long long)decree.epoch, err.msg);
+    view_release(view);
+    free(view);
+    decree_release(&decree);
+    agree_judged(node->agree, clock_ms(), &effect->hash, right, err.msg, &node->effects);
+}
+
+/* ---- a new epoch ---- */
+
+static void
+log_epoch(struct node *node, uint64_t term)
+{
+    char leader[NAME_BYTES_MAX + 1], hash[ID_SHORT_SIZE], name[NAME_BYTES_MAX + 1];
+    const struct view *view = node->view;
+    const struct decree *decree = &node->decree;
+    node_name_of(node, agree_leader(node->agree), leader);
+    log_info(
+        "node",
+        "epoch epoch=%llu cause=%s members=%u leader=%s job=%s stages=%d pipelines=%d",
+        (unsigned long long)decree->epoch, decree_cause_name(decree->cause),
+        decree->members_count, leader,
+        view->state == JOB_NONE ? "none" : view->job.train.name,
+        view->planned ? view->plan.stages_count : 0,
+        view->planned ? view->plan.pipelines_count : 0);
+    struct json_writer *writer = events_begin(node->events, "epoch");
+    json_put_int(writer, "epoch", (int64_t)decree->epoch);
+    json_put_int(writer, "term", (int64_t)term);
+    json_put_text(writer, "leader", id_short(agree_leader(node->agree), hash));
+    json_put_text(writer, "leader_name", leader);
+    json_put_text(writer, "cause", decree_cause_name(decree->cause));
+    struct id full;
+    decree_hash(decree, &full);
+    char text[ID_TEXT_SIZE];
+    json_put_text(writer, "hash", id_text(&full, text));
+    json_put_int(writer, "base_step", view->planned ? view->recovery.base_step : -1);
+    json_put_text(writer, "job", view->state == JOB_NONE ? "" : view->job.train.name);
+    json_array_open(writer, "members");
+    for (uint32_t i = 0; i < decree->members_count; i++) {
+        json_object_open(writer, NULL);
+        json_put_text(writer, "id", id_short(&decree->members[i].id, hash));
+        json_put_text(writer, "name", node_name_of(node, &decree->members[i].id, name));
+        json_object_close(writer);
+    }
+    json_array_close(writer);
+    json_array_open(writer, "voters");
+    for (uint32_t i = 0; i < decree->voters_count; i++)
+        json_put_text(writer, NULL, node_name_of(node, &decree->voters[i], name));
+    json_array_close(writer);
+    status_put_plan(node, view, writer);
+    json_put_double(writer, "predicted_step_s",
+                    view->planned ? (double)view->plan.predicted_step_ns / 1e9 : 0);
+    events_end(node->events);
+}
+
+static void
+log_job(struct node *node, const struct view *before)
+{
+    const struct view *view = node->view;
+    const char *state = NULL, *name = view->job.train.name;
+    if (view->state == JOB_RUNNING && before->state == JOB_NONE)
+        state = "running";
+    else if (view->state == JOB_STOPPING && before->state == JOB_RUNNING)
+        state = "stopping";
+    else if (view->state == JOB_NONE && before->state != JOB_NONE) {
+        state = view->ended[0] ? view->ended : "done";
+        name = before->job.train.name;
+    }
+    if (state) {
+        log_info("node", "job name=%s state=\"%s\"", name, state);
+        struct json_writer *writer = events_begin(node->events, "job");
+        json_put_text(writer, "name", name);
+        json_put_text(writer, "state", state);
+        events_end(node->events);
+    }
+    if (view->planned && view->recovery.steps_lost > 0) {
+        log_warn("node", "applied steps are given up from=%lld to=%lld",
+                 (long long)(view->recovery.base_step + view->recovery.steps_lost),
+                 (long long)view->recovery.base_step);
+        struct json_writer *writer = events_begin(node->events, "rollback");
+        json_put_int(writer, "from_step",
+                     view->recovery.base_step + view->recovery.steps_lost);
+        json_put_int(writer, "to_step", view->recovery.base_step);
+        events_end(node->events);
+    }
+}
+
+/* Are we in it, with this boot? */
+static bool
+listed(const struct node *node, const struct decree *decree)
+{
+    for (uint32_t i = 0; i < decree->members_count; i++)
+        if (id_equal(&decree->members[i].id, &node->id))
+            return decree->members[i].incarnation >> 32 == node->boot;
+    return false;
+}
+
+static void
+set_watched(struct node *node)
+{
+    struct id others[MEMBERS_MAX];
+    size_t count = 0;
+    for (uint32_t i = 0; i < node->decree.members_count; i++)
+        if (!id_equal(&node->decree.members[i].id, &node->id))
+            others[count++] = node->decree.members[i].id;
+    int64_t now = clock_ms();
+    watch_set(node->watch, now, others, count);
+    for (size_t i = 0; i < count; i++)
+        if (mesh_connected(node->mesh, &others[i]) &&
+            !watch_is_up(node->watch, &others[i]))
+            watch_up(node->watch, now, &others[i]);
+}
+
+void
+follow_committed(struct node *node, const struct effect *effect)
+{
+    struct decree decree = {0};
+    struct err err;
+    struct view *view = xcalloc(1, sizeof(*view));
+    if (decree_decode(effect->bytes, effect->len, &decree, &err) ||
+        view_decode(decree.body, decree.body_len, &node->swarm,
+                    secret_admit_id(node->secret), view, &err)) {
+        /* A majority vouches for bytes that we cannot read: another version of the
+         * program. */
+        log_error("node",
+                  "an epoch that a majority agreed on cannot be read here reason=\"%s\"",
+                  err.msg);
+        free(view);
+        decree_release(&decree);
+        return;
+    }
+    struct view *before = node->view;
+    bool was = node->member;
+    decree_release(&node->decree);
+    node->decree = decree;
+    node->view = view;
+    node->member = listed(node, &node->decree);
+    node->leader_word_ms = clock_ms();
+    node->woken = false;
+    set_watched(node);
+    log_epoch(node, effect->term);
+    log_job(node, before);
+    job_release(&node->freeze.job);
+    memset(&node->freeze, 0, sizeof(node->freeze));
+    if (node->member) {
+        node->was_member = true;
+        worker_enter(node);
+    } else {
+        bulk_halt(node->bulk);
+        if (was) {
+            log_warn(
+                "node",
+                "fenced: an epoch without this node is in force epoch=%llu; what it did "
+                "in the old one is dropped, and it joins again",
+                (unsigned long long)node->decree.epoch);
+            struct json_writer *writer = events_begin(node->events, "fenced");
+            json_put_int(writer, "epoch", (int64_t)node->decree.epoch);
+            events_end(node->events);
+            train_drop(node->train);
+        }
+    }
+    lead_committed(node);
+    view_release(before);
+    free(before);
+    enter_record(node);
+}
+
+/* ---- is our epoch the newest? ---- */
+
+static bool
+voters_connected(const struct node *node)
+{
+    uint32_t mask = 0;
+    for (uint32_t i = 0; i < node->decree.voters_count; i++) {
+        const struct id *voter = &node->decree.voters[i];
+        if (id_equal(voter, &node->id) || watch_is_up(node->watch, voter))
+            mask |= 1u << i;
+    }
+    return decree_quorum(&node->decree, mask);
+}
+
+static void
+ask_awake(struct node *node, int64_t now)
+{
+    if (now - node->asked_awake_ms < AWAKE_AGAIN_MS)
+        return;
+    node->asked_awake_ms = now;
+    for (uint32_t i = 0; i < node->decree.voters_count; i++)
+        if (id_equal(&node->decree.voters[i], &node->id))
+            node->wake_mask |= 1u << i;
+    if (decree_quorum(&node->decree, node->wake_mask)) {
+        node->woken = false;
+        return;
+    }
+    struct buf body = {0};
+    writer_array(&body, 2);
+    writer_uint(&body, node->wake_nonce);
+    writer_uint(&body, node->decree.epoch);
+    node_broadcast(node, FRAME_EPOCH_ASK, &body);
+    buf_release(&body);
+}
+
+void
+follow_awake_reply(struct node *node, const struct id *from, uint64_t nonce,
+                   uint64_t epoch)
+{
+    if (!node->woken || nonce != node->wake_nonce || epoch > node->decree.epoch)
+        return; /* a newer epoch comes with its certificate */
+    for (uint32_t i = 0; i < node->decree.voters_count; i++)
+        if (id_equal(&node->decree.voters[i], from))
+            node->wake_mask |= 1u << i;
+    if (decree_quorum(&node->decree, node->wake_mask))
+        node->woken = false;
+}
+
+/*
+ * The engine applies nothing unless this was refreshed lately: by the leader's beat, or
+ * by a quorum that answers us when we lead. A process that was stopped asks a quorum
+ * first, since the beats that wait in its sockets are old.
+ */
+void
+follow_fresh(struct node *node, int64_t now)
+{
+    if (!node->member) {
+        node_set_paused(
+            node, node->was_member ? "this node is not in the newest epoch yet" : "");
+        return;
+    }
+    if (node->woken)
+        ask_awake(node, now);
+    const struct id *leader = agree_leader(node->agree);
+    bool fresh;
+    if (agree_role(node->agree) == AGREE_LEADER)
+        fresh = agree_quorum(node->agree) && voters_connected(node);
+    else
+        fresh = !id_empty(leader) && watch_is_up(node->watch, leader) &&
+                now - node->leader_word_ms < NODE_FRESH_MS;
+    if (fresh && !node->woken) {
+        node->fresh_at_ms = now;
+        node_set_paused(node, "");
+    } else if (!voters_connected(node)) {
+        node_set_paused(
+            node, "no majority of voters is reachable; training does not advance here");
+    }
+    if (node->freeze.active && now - node->freeze.since_ms > UNFREEZE_MS &&
+        !id_empty(leader)) {
+        /* Halted, and no epoch came of it: somebody has to make one. */
+        node->freeze.since_ms = now;
+        struct buf body = {0};
+        writer_array(&body, 3);
+        writer_id(&body, &node->id);
+        writer_uint(&body, 1);
+        writer_text(&body, "halted");
+        if (id_equal(leader, &node->id))
+            node->lead.link_at_ms = now;
+        else
+            node_send(node, leader, FRAME_EVIDENCE, &body);
+        buf_release(&body);
+    }
+}

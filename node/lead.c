@@ -1,0 +1,484 @@
+/*
+ * lead.c - what a leader does besides leading: finds a reason for a new epoch, halts the
+ * members, collects their reports, plans, proposes.
+ *
+ *     IDLE --reason--> FREEZING --all reported, or time is up--> agree_propose() --> IDLE
+ */
+#include "node/node.h"
+#include "transport/base/alloc.h"
+#include "transport/base/clock.h"
+#include "transport/base/log.h"
+#include "transport/codec.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    FREEZE_AGAIN_MS = 250,
+    REPORT_MS_MAX =
+        3000, /* a member that is alive but does not report is left out after this */
+    PROFILE_MS_MAX = 20000, /* the same when devices measure a new model */
+    EXCLUDED_MS = 3000,
+    LINK_SETTLE_MS = 400, /* a broken connection may be the first sign of a loss */
+    SLOW_EVERY_MS = 10000,
+    JOIN_SETTLE_MS = 100
+};
+
+void
+lead_reset(struct node *node)
+{
+    view_release(&node->lead.draft);
+    node->lead.state = LEAD_IDLE;
+    node->lead.members_count = 0;
+}
+
+static bool
+excluded(const struct node *node, const struct id *id, int64_t now)
+{
+    if (now >= node->lead.excluded_until_ms)
+        return false;
+    for (size_t i = 0; i < node->lead.excluded_count; i++)
+        if (id_equal(&node->lead.excluded[i], id))
+            return true;
+    return false;
+}
+
+static bool
+leaving(const struct node *node, const struct id *id)
+{
+    if (id_equal(id, &node->id))
+        return node->leaving_ms != 0;
+    const struct member *member = gossip_find(node->gossip, id);
+    return member && (member->record.leaving || member->state == MEMBER_LEFT);
+}
+
+static bool
+gone(const struct node *node, const struct id *id, int64_t now)
+{
+    if (id_equal(id, &node->id))
+        return false;
+    if (excluded(node, id, now) || watch_gone(node->watch, now, id) != WATCH_HERE)
+        return true;
+    const struct member *member = gossip_find(node->gossip, id);
+    return member && member->state == MEMBER_DEAD;
+}
+
+/* A newer boot of a member lost what the older one knew: it is a joiner. */
+static bool
+rebooted(const struct node *node, const struct decree_member *listed)
+{
+    const struct member *member = gossip_find(node->gossip, &listed->id);
+    return member && member->record.incarnation >> 32 != listed->incarnation >> 32;
+}
+
+static bool
+may_join(const struct node *node, const struct member *member, int64_t now)
+{
+    const struct id *id = &member->record.id;
+    return member->state == MEMBER_ALIVE && !member->record.leaving &&
+           mesh_connected(node->mesh, id) && !excluded(node, id, now) &&
+           now - member->since_ms >= JOIN_SETTLE_MS;
+}
+
+static bool
+was_member(const struct node *node, const struct id *id)
+{
+    for (uint32_t i = 0; i < node->view->former_count; i++)
+        if (id_equal(&node->view->former[i], id))
+            return true;
+    return false;
+}
+
+/* Is there a reason for a new epoch? The most urgent one is its cause. */
+static bool
+find_reason(struct node *node, int64_t now, enum decree_cause *cause)
+{
+    struct lead *lead = &node->lead;
+    bool loss = false, leave = false, join = false, back = false;
+    for (uint32_t i = 0; i < node->decree.members_count; i++) {
+        const struct decree_member *listed = &node->decree.members[i];
+        if (leaving(node, &listed->id))
+            leave = true;
+        else if (gone(node, &listed->id, now))
+            loss = true;
+        else if (rebooted(node, listed))
+            back = true;
+    }
+    for (size_t i = 0; i < gossip_count(node->gossip); i++) {
+        const struct member *member = gossip_at(node->gossip, i);
+        if (decree_member(&node->decree, &member->record.id) ||
+            !may_join(node, member, now))
+            continue;
+        if (was_member(node, &member->record.id))
+            back = true;
+        else
+            join = true;
+    }
+    bool link = lead->link_at_ms && now - lead->link_at_ms >= LINK_SETTLE_MS;
+    if (loss)
+        *cause = CAUSE_LOSS;
+    else if (leave && node->decree.members_count > 1)
+        *cause = CAUSE_LEAVE;
+    else if (lead->submit || lead->stop || lead->done)
+        *cause = CAUSE_JOB;
+    else if (back)
+        *cause = CAUSE_RETURN;
+    else if (join)
+        *cause = CAUSE_JOIN;
+    else if (link)
+        *cause = CAUSE_LINK;
+    else
+        return false;
+    return true;
+}
+
+static int
+compare_ids(const void *left, const void *right)
+{
+    return id_compare(left, right);
+}
+
+/* Whom the next epoch is to have: members that are here and stay, and joiners. */
+static void
+choose_members(struct node *node, int64_t now)
+{
+    struct lead *lead = &node->lead;
+    lead->members_count = 0;
+    for (uint32_t i = 0; i < node->decree.members_count; i++) {
+        const struct id *id = &node->decree.members[i].id;
+        if (!leaving(node, id) && !gone(node, id, now))
+            lead->members[lead->members_count++] = *id;
+    }
+    for (size_t i = 0; i < gossip_count(node->gossip); i++) {
+        const struct member *member = gossip_at(node->gossip, i);
+        if (lead->members_count < MEMBERS_MAX &&
+            !decree_member(&node->decree, &member->record.id) &&
+            may_join(node, member, now))
+            lead->members[lead->members_count++] = member->record.id;
+    }
+    qsort(lead->members, lead->members_count, sizeof(lead->members[0]), compare_ids);
+}
+
+static void
+ask(struct node *node, int64_t now)
+{
+    struct lead *lead = &node->lead;
+    struct buf body = {0}, job = {0};
+    if (lead->draft.state != JOB_NONE)
+        job_encode(&lead->draft.job, &job);
+    writer_array(&body, 3);
+    writer_uint(&body, agree_term(node->agree));
+    writer_uint(&body, node->decree.epoch);
+    writer_bytes(&body, job.data, job.len);
+    for (size_t i = 0; i < lead->members_count; i++) {
+        const struct id *id = &lead->members[i];
+        if (view_node(&lead->draft, id) >= 0)
+            continue;
+        if (id_equal(id, &node->id))
+            follow_freeze(node, id, body.data, body.len);
+        else
+            node_send(node, id, FRAME_FREEZE, &body);
+    }
+    lead->again_ms = now + FREEZE_AGAIN_MS;
+    buf_release(&job);
+    buf_release(&body);
+}
+
+static void
+freeze(struct node *node, enum decree_cause cause, int64_t now)
+{
+    struct lead *lead = &node->lead;
+    lead_reset(node);
+    view_begin(&lead->draft, node->view);
+    if (cause == CAUSE_JOB && lead->done) {
+        job_release(&lead->draft.job);
+        lead->draft.state = JOB_NONE;
+        lead->draft.stop_after = 0;
+    } else if (lead->submit && lead->draft.state == JOB_NONE && cause == CAUSE_JOB) {
+        job_copy(&lead->draft.job, &lead->job);
+        lead->draft.state = JOB_RUNNING;
+        lead->draft.submitter = lead->submitter;
+    } else if (lead->stop && lead->draft.state == JOB_RUNNING && cause == CAUSE_JOB) {
+        lead->draft.state = JOB_STOPPING;
+    }
+    snprintf(lead->draft.ended, sizeof(lead->draft.ended), "%s", lead->ended);
+    choose_members(node, now);
+    lead->state = LEAD_FREEZING;
+    lead->cause = cause;
+    lead->asked_ms = now;
+    lead->link_at_ms = 0;
+    log_info("lead", "a new epoch is due cause=%s members=%zu", decree_cause_name(cause),
+             lead->members_count);
+    ask(node, now);
+}
+
+/* Former members: those of the old epoch who are not in the new one, newest last. */
+static void
+note_former(struct node *node)
+{
+    struct view *draft = &node->lead.draft;
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < draft->former_count; i++)
+        if (view_node(draft, &draft->former[i]) < 0 &&
+            !decree_member(&node->decree, &draft->former[i]))
+            draft->former[kept++] = draft->former[i];
+    for (uint32_t i = 0; i < node->decree.members_count; i++) {
+        const struct id *id = &node->decree.members[i].id;
+        if (view_node(draft, id) >= 0)
+            continue;
+        if (kept == VIEW_FORMER_MAX) {
+            memmove(draft->former, draft->former + 1,
+                    (kept - 1) * sizeof(draft->former[0]));
+            kept--;
+        }
+        draft->former[kept++] = *id;
+    }
+    draft->former_count = kept;
+}
+
+static void
+answer_submission(struct node *node, const char *error)
+{
+    struct lead *lead = &node->lead;
+    lead->submit = false;
+    if (id_equal(&lead->submitter, &node->id)) {
+        control_submitted(node, error);
+        return;
+    }
+    struct buf body = {0};
+    writer_text(&body, error);
+    node_send(node, &lead->submitter, FRAME_SUBMIT_REPLY, &body);
+    buf_release(&body);
+}
+
+static void
+propose(struct node *node, int64_t now)
+{
+    struct lead *lead = &node->lead;
+    struct err err;
+    note_former(node);
+    if (view_derive(&lead->draft, node->view, &err)) {
+        if (lead->cause == CAUSE_JOB && lead->submit) {
+            log_warn("lead", "the job has no plan reason=\"%s\"", err.msg);
+            answer_submission(node, err.msg);
+            lead_reset(node);
+            return;
+        }
+        /* The run waits for members that can carry it; the swarm goes on. */
+        log_error("lead",
+                  "no plan for the run with the members that are left reason=\"%s\"",
+                  err.msg);
+        lead->draft.planned = false;
+    }
+    struct decree_member *members = xcalloc(lead->draft.reports_count, sizeof(*members));
+    for (uint32_t i = 0; i < lead->draft.reports_count; i++)
+        members[i] = (struct decree_member){
+            .id = lead->draft.reports[i].id,
+            .incarnation = lead->draft.reports[i].record.incarnation};
+    struct buf body = {0};
+    view_encode(&lead->draft, &body);
+    if (agree_propose(node->agree, now, lead->cause, members, lead->draft.reports_count,
+                      body.data, body.len, &node->effects, &err))
+        log_warn("lead", "not proposed reason=\"%s\"", err.msg);
+    buf_release(&body);
+    free(members);
+    lead_reset(node);
+}
+
+static void
+exclude_missing(struct node *node, int64_t now)
+{
+    struct lead *lead = &node->lead;
+    size_t kept = 0;
+    lead->excluded_count = 0;
+    for (size_t i = 0; i < lead->members_count; i++) {
+        const struct id *id = &lead->members[i];
+        if (view_node(&lead->draft, id) >= 0) {
+            lead->members[kept++] = *id;
+            continue;
+        }
+        char name[NAME_BYTES_MAX + 1];
+        log_warn("lead", "a member did not report in time and is left out name=%s",
+                 node_name_of(node, id, name));
+        if (lead->excluded_count < sizeof(lead->excluded) / sizeof(lead->excluded[0]))
+            lead->excluded[lead->excluded_count++] = *id;
+    }
+    lead->members_count = kept;
+    lead->excluded_until_ms = now + EXCLUDED_MS;
+}
+
+/* While we wait for reports somebody may go, too. */
+static void
+drop_gone(struct node *node, int64_t now)
+{
+    struct lead *lead = &node->lead;
+    size_t kept = 0;
+    for (size_t i = 0; i < lead->members_count; i++) {
+        const struct id *id = &lead->members[i];
+        if (view_node(&lead->draft, id) >= 0 || id_equal(id, &node->id) ||
+            !gone(node, id, now))
+            lead->members[kept++] = *id;
+        else if (lead->cause != CAUSE_LOSS && decree_member(&node->decree, id))
+            lead->cause = CAUSE_LOSS;
+    }
+    lead->members_count = kept;
+}
+
+/* Has measured speed changed so that another plan is better by 5 %? */
+static bool
+slow(struct node *node, int64_t now)
+{
+    struct lead *lead = &node->lead;
+    if (now < lead->slow_at_ms || !node->view->planned ||
+        node->view->state != JOB_RUNNING)
+        return false;
+    lead->slow_at_ms = now + SLOW_EVERY_MS;
+    struct view *view = node->view;
+    bool learnt = false;
+    for (int i = 0; i < view->cluster.nodes_count; i++) {
+        if (lead->correction_ppm[i] == 0)
+            continue;
+        view->cluster.nodes[i].profile.correction_ppm = lead->correction_ppm[i];
+        learnt = true;
+    }
+    if (!learnt)
+        return false;
+    struct plan *plan = xcalloc(1, sizeof(*plan));
+    struct prediction prediction;
+    struct err err;
+    bool better = search(&view->request, &view->cluster, plan, &prediction, &err) == 0 &&
+                  plan->loosened == view->plan.loosened &&
+                  search_worth_it(&view->plan, plan, &view->request, &view->cluster);
+    free(plan);
+    return better;
+}
+
+void
+lead_tick(struct node *node, int64_t now)
+{
+    struct lead *lead = &node->lead;
+    if (agree_role(node->agree) != AGREE_LEADER || !agree_idle(node->agree) ||
+        !agree_quorum(node->agree)) {
+        if (lead->state != LEAD_IDLE)
+            lead_reset(node);
+        return;
+    }
+    if (lead->state == LEAD_IDLE) {
+        enum decree_cause cause;
+        if (find_reason(node, now, &cause))
+            freeze(node, cause, now);
+        else if (slow(node, now))
+            freeze(node, CAUSE_SLOW, now);
+        return;
+    }
+    drop_gone(node, now);
+    bool all = true;
+    for (size_t i = 0; i < lead->members_count; i++)
+        all = all && view_node(&lead->draft, &lead->members[i]) >= 0;
+    int64_t wait =
+        lead->cause == CAUSE_JOB && lead->submit ? PROFILE_MS_MAX : REPORT_MS_MAX;
+    if (lead->profile_wait_ms > wait)
+        wait = lead->profile_wait_ms;
+    if (all && lead->members_count > 0)
+        propose(node, now);
+    else if (now - lead->asked_ms >= wait)
+        exclude_missing(node, now);
+    else if (now >= lead->again_ms)
+        ask(node, now);
+}
+
+void
+lead_report(struct node *node, const void *bytes, size_t len)
+{
+    struct lead *lead = &node->lead;
+    if (lead->state != LEAD_FREEZING)
+        return;
+    struct report report;
+    struct err err;
+    const struct id *admit_id = secret_admit_id(node->secret);
+    if (report_open(bytes, len, &node->swarm, admit_id, &report, &err)) {
+        log_limited(LOG_WARN, "lead", "a report is passed over reason=\"%s\"", err.msg);
+        return;
+    }
+    bool asked = false;
+    for (size_t i = 0; i < lead->members_count; i++)
+        asked = asked || id_equal(&lead->members[i], &report.id);
+    if (!asked || report.term != agree_term(node->agree))
+        return;
+    if (view_report(&lead->draft, bytes, len, &node->swarm, admit_id, &err))
+        log_limited(LOG_WARN, "lead", "a report is passed over reason=\"%s\"", err.msg);
+}
+
+int
+lead_submit(struct node *node, const struct job *job, const struct id *submitter,
+            struct err *err)
+{
+    struct lead *lead = &node->lead;
+    if (agree_role(node->agree) != AGREE_LEADER)
+        return err_set(err, ERR_PEER, "this node does not lead any more; try again");
+    if (node->view->state != JOB_NONE || lead->submit)
+        return err_set(
+            err, ERR_LIMIT,
+            "the job \"%s\" is running; end it with \"flotilla stop\" before another one",
+            node->view->state != JOB_NONE ? node->view->job.train.name
+                                          : lead->job.train.name);
+    job_release(&lead->job);
+    job_copy(&lead->job, job);
+    lead->submitter = *submitter;
+    lead->submit = true;
+    lead->stop = lead->done = false;
+    lead->ended[0] = '\0';
+    return 0;
+}
+
+int
+lead_stop_job(struct node *node, struct err *err)
+{
+    if (agree_role(node->agree) != AGREE_LEADER)
+        return err_set(err, ERR_PEER, "this node does not lead any more; try again");
+    if (node->view->state == JOB_NONE)
+        return err_set(err, ERR_USAGE, "no job is running");
+    node->lead.stop = true;
+    return 0;
+}
+
+/* The run is over when every worker and gatherer that is in the plan says so. */
+void
+lead_done(struct node *node, int member)
+{
+    struct lead *lead = &node->lead;
+    const struct view *view = node->view;
+    if (!view->planned || member < 0 || member >= view->cluster.nodes_count)
+        return;
+    lead->finished[member] = true;
+    for (int i = 0; i < view->cluster.nodes_count; i++) {
+        bool gathers = false;
+        for (int g = 0; g < view->duties.gatherers_count; g++)
+            gathers = gathers || view->duties.gatherers[g] == i;
+        if ((gathers || view_worker(view, i)) && !lead->finished[i])
+            return;
+    }
+    if (view->state == JOB_STOPPING)
+        snprintf(lead->ended, sizeof(lead->ended), "stopped at step %lld",
+                 (long long)view->stop_after);
+    else
+        snprintf(lead->ended, sizeof(lead->ended), "done");
+    lead->done = true;
+}
+
+void
+lead_committed(struct node *node)
+{
+    struct lead *lead = &node->lead;
+    memset(lead->finished, 0, sizeof(lead->finished));
+    memset(lead->correction_ppm, 0, sizeof(lead->correction_ppm));
+    if (lead->submit && node->view->state != JOB_NONE &&
+        id_equal(&node->view->job.train.id, &lead->job.train.id))
+        answer_submission(node, "");
+    if (node->view->state != JOB_RUNNING)
+        lead->stop = false;
+    if (node->view->state == JOB_NONE)
+        lead->done = false;
+    lead_reset(node);
+}

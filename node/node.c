@@ -1,0 +1,738 @@
+#include "node/node.h"
+#include "node/engine/train.h"
+#include "node/status.h"
+#include "transport/base/alloc.h"
+#include "transport/base/clock.h"
+#include "transport/base/file.h"
+#include "transport/base/must.h"
+#include "transport/codec.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+enum { LEAVE_MS_MAX = 8000, CONTROL_IO_THREADS = 1, BULK_IO_THREADS = 1 };
+
+const char *
+node_name_of(const struct node *node, const struct id *id, char text[NAME_BYTES_MAX + 1])
+{
+    const struct member *member = node->gossip ? gossip_find(node->gossip, id) : NULL;
+    if (member && member->record.name[0])
+        snprintf(text, NAME_BYTES_MAX + 1, "%s", member->record.name);
+    else if (id_empty(id))
+        text[0] = '\0';
+    else
+        id_short(id, text);
+    return text;
+}
+
+const char *
+node_zone_of(const struct node *node, const struct id *id)
+{
+    const struct member *member = node->gossip ? gossip_find(node->gossip, id) : NULL;
+    return member ? member->record.zone : "";
+}
+
+void
+node_send(struct node *node, const struct id *to, enum frame_kind kind,
+          const struct buf *body)
+{
+    struct err err;
+    if (mesh_send(node->mesh, to, kind, body->data, body->len, &err))
+        log_debug("node", "frame not sent kind=%s reason=\"%s\"", frame_kind_name(kind),
+                  err.msg);
+}
+
+void
+node_broadcast(struct node *node, enum frame_kind kind, const struct buf *body)
+{
+    for (uint32_t i = 0; i < node->decree.members_count; i++)
+        if (!id_equal(&node->decree.members[i].id, &node->id))
+            node_send(node, &node->decree.members[i].id, kind, body);
+}
+
+void
+node_set_paused(struct node *node, const char *why)
+{
+    if (strcmp(node->paused, why) == 0)
+        return;
+    bool was = node->paused[0] != '\0';
+    snprintf(node->paused, sizeof(node->paused), "%s", why);
+    if (why[0]) {
+        log_warn("node", "paused reason=\"%s\"", why);
+        struct json_writer *writer = events_begin(node->events, "paused");
+        json_put_text(writer, "reason", why);
+        events_end(node->events);
+    } else if (was) {
+        log_info("node", "resumed");
+        events_begin(node->events, "resumed");
+        events_end(node->events);
+    }
+}
+
+/* ---- effects ---- */
+
+static void
+persist(struct node *node, const struct effect *effect)
+{
+    char path[PATH_BYTES_MAX];
+    struct err err;
+    path_join(path, node->config.data, "agree.state");
+    if (file_write(path, effect->bytes, effect->len, 0600, &err)) {
+        /* A promise that is not durable must not leave: this node ends rather than break
+         * its word. */
+        log_error("node", "agreement state not written reason=\"%s\"", err.msg);
+        node_stop(node, 1, err.msg);
+    }
+}
+
+static void
+member_changed(struct node *node, const struct effect *effect)
+{
+    const struct member *member = gossip_find(node->gossip, &effect->peer);
+    if (!member || id_equal(&effect->peer, &node->id))
+        return;
+    if (effect->before != effect->after) {
+        log_info("gossip", "member name=%s zone=%s state=%s before=%s",
+                 member->record.name, member->record.zone,
+                 member_state_name(member->state),
+                 member_state_name((enum member_state)effect->before));
+        char text[ID_SHORT_SIZE];
+        struct json_writer *writer = events_begin(node->events, "member");
+        json_put_text(writer, "id", id_short(&effect->peer, text));
+        json_put_text(writer, "name", member->record.name);
+        json_put_text(writer, "zone", member->record.zone);
+        json_put_text(writer, "state", member_state_name(member->state));
+        json_put_text(writer, "before",
+                      member_state_name((enum member_state)effect->before));
+        events_end(node->events);
+    }
+    enter_meet(node, member);
+    node->records_dirty = true;
+}
+
+static void
+leader_changed(struct node *node, const struct effect *effect)
+{
+    char name[NAME_BYTES_MAX + 1], text[ID_SHORT_SIZE];
+    node_name_of(node, &effect->peer, name);
+    log_info("agree", "leader term=%llu name=%s", (unsigned long long)effect->term,
+             name[0] ? name : "none");
+    struct json_writer *writer = events_begin(node->events, "leader");
+    json_put_int(writer, "term", (int64_t)effect->term);
+    json_put_text(writer, "id",
+                  id_empty(&effect->peer) ? "" : id_short(&effect->peer, text));
+    json_put_text(writer, "name", name);
+    events_end(node->events);
+    node->leader_word_ms = clock_ms();
+    if (!id_equal(&effect->peer, &node->id))
+        lead_reset(node);
+}
+
+static void
+carry_out(struct node *node, const struct effect *effect)
+{
+    switch (effect->kind) {
+    case EFFECT_SEND: {
+        struct buf body = {.data = effect->bytes, .len = effect->len};
+        node_send(node, &effect->peer, effect->frame, &body);
+        break;
+    }
+    case EFFECT_PERSIST:
+        persist(node, effect);
+        break;
+    case EFFECT_MEMBER:
+        member_changed(node, effect);
+        break;
+    case EFFECT_CONFLICT:
+        log_error("gossip",
+                  "this node's identity is in use elsewhere, %s; stop one of the two, or "
+                  "remove identity.key from the copied data folder",
+                  effect->text);
+        break;
+    case EFFECT_LEADER:
+        leader_changed(node, effect);
+        break;
+    case EFFECT_COLLECT:
+        break; /* lead_tick() looks at agree_idle() */
+    case EFFECT_JUDGE:
+        follow_judge(node, effect);
+        break;
+    case EFFECT_COMMITTED:
+        follow_committed(node, effect);
+        break;
+    case EFFECT_QUORUM:
+        node->quorum = effect->after != 0;
+        break;
+    }
+}
+
+void
+node_effects(struct node *node)
+{
+    /* Carrying out an effect may append others: the list is taken in turns until nothing
+     * is left. */
+    while (node->effects.count > 0) {
+        struct effects turn = node->effects;
+        memset(&node->effects, 0, sizeof(node->effects));
+        for (size_t i = 0; i < turn.count; i++)
+            carry_out(node, &turn.list[i]);
+        effects_release(&turn);
+    }
+}
+
+/* ---- frames ---- */
+
+static int
+on_evidence(struct node *node, const struct frame *frame, struct err *err)
+{
+    struct reader *reader = reader_open(frame->body, frame->body_len, err);
+    if (!reader)
+        return -1;
+    struct id about;
+    char what[112];
+    reader_enter(reader, 3, 3);
+    reader_id(reader, &about);
+    uint64_t kind = reader_uint(reader, 3);
+    reader_text(reader, what, sizeof(what));
+    reader_leave(reader);
+    if (reader_close(&reader, err))
+        return -1;
+    int64_t now = clock_ms();
+    if (kind == 0 &&
+        strcmp(node_zone_of(node, &frame->from), node_zone_of(node, &about)) == 0)
+        watch_told(node->watch, now, &about);
+    if (kind == 1 && node->lead.link_at_ms == 0)
+        node->lead.link_at_ms = now;
+    if (kind == 2) {
+        node->lead.done = true;
+        snprintf(node->lead.ended, sizeof(node->lead.ended), "failed: %s", what);
+    }
+    return 0;
+}
+
+static int
+on_freeze(struct node *node, const struct frame *frame, struct err *err)
+{
+    (void)err;
+    follow_freeze(node, &frame->from, frame->body, frame->body_len);
+    return 0;
+}
+
+static int
+on_report(struct node *node, const struct frame *frame, struct err *err)
+{
+    (void)err;
+    lead_report(node, frame->body, frame->body_len);
+    return 0;
+}
+
+static int
+on_submit(struct node *node, const struct frame *frame, struct err *err)
+{
+    struct reader *reader = reader_open(frame->body, frame->body_len, err);
+    if (!reader)
+        return -1;
+    size_t len;
+    reader_enter(reader, 2, 2);
+    bool stop = reader_bool(reader);
+    const uint8_t *bytes = reader_bytes(reader, JOB_BYTES_MAX, &len);
+    reader_leave(reader);
+    if (reader_close(&reader, err))
+        return -1;
+    struct err why = {0};
+    int failed;
+    if (stop) {
+        failed = lead_stop_job(node, &why);
+    } else {
+        struct job job = {0};
+        if (job_decode(bytes, len, &job, err))
+            return -1;
+        failed = lead_submit(node, &job, &frame->from, &why);
+        job_release(&job);
+        if (!failed)
+            return 0; /* answered when the plan is found */
+    }
+    struct buf body = {0};
+    writer_text(&body, failed ? why.msg : "");
+    node_send(node, &frame->from, FRAME_SUBMIT_REPLY, &body);
+    buf_release(&body);
+    return 0;
+}
+
+static int
+on_submit_reply(struct node *node, const struct frame *frame, struct err *err)
+{
+    struct reader *reader = reader_open(frame->body, frame->body_len, err);
+    if (!reader)
+        return -1;
+    char text[ERR_MSG_SIZE];
+    reader_text(reader, text, sizeof(text));
+    if (reader_close(&reader, err))
+        return -1;
+    control_submitted(node, text);
+    return 0;
+}
+
+static int
+on_progress(struct node *node, const struct frame *frame, struct err *err)
+{
+    return worker_progress_receive(node, &frame->from, frame->body, frame->body_len, err);
+}
+
+static int
+on_awake_ask(struct node *node, const struct frame *frame, struct err *err)
+{
+    struct reader *reader = reader_open(frame->body, frame->body_len, err);
+    if (!reader)
+        return -1;
+    reader_enter(reader, 2, 2);
+    uint64_t nonce = reader_uint(reader, UINT64_MAX);
+    uint64_t epoch = reader_uint(reader, UINT64_MAX);
+    reader_leave(reader);
+    if (reader_close(&reader, err))
+        return -1;
+    struct buf body = {0};
+    writer_array(&body, 2);
+    writer_uint(&body, nonce);
+    writer_uint(&body, node->decree.epoch);
+    node_send(node, &frame->from, FRAME_EPOCH_REPLY, &body);
+    buf_clear(&body);
+    if (epoch < node->decree.epoch) {
+        agree_export(node->agree, &body);
+        node_send(node, &frame->from, FRAME_COMMIT, &body);
+    }
+    buf_release(&body);
+    return 0;
+}
+
+static int
+on_awake_reply(struct node *node, const struct frame *frame, struct err *err)
+{
+    struct reader *reader = reader_open(frame->body, frame->body_len, err);
+    if (!reader)
+        return -1;
+    reader_enter(reader, 2, 2);
+    uint64_t nonce = reader_uint(reader, UINT64_MAX);
+    uint64_t epoch = reader_uint(reader, UINT64_MAX);
+    reader_leave(reader);
+    if (reader_close(&reader, err))
+        return -1;
+    follow_awake_reply(node, &frame->from, nonce, epoch);
+    return 0;
+}
+
+static int
+on_leave(struct node *node, const struct frame *frame, struct err *err)
+{
+    (void)err;
+    log_info("node", "a member says that it goes name=%s",
+             node_name_of(node, &frame->from, (char[NAME_BYTES_MAX + 1]){0}));
+    return 0; /* its record says so, too */
+}
+
+static int
+on_gossip(struct node *node, const struct frame *frame, struct err *err)
+{
+    return gossip_receive(node->gossip, clock_ms(), frame, &node->effects, err);
+}
+
+static int
+on_agree(struct node *node, const struct frame *frame, struct err *err)
+{
+    if (frame->kind == FRAME_BEAT && id_equal(&frame->from, agree_leader(node->agree)))
+        node->leader_word_ms = clock_ms();
+    return agree_receive(node->agree, clock_ms(), frame, &node->effects, err);
+}
+
+/* Indexed by kind; a kind without a handler is a protocol error. */
+static int (*const handlers[64])(struct node *, const struct frame *, struct err *) = {
+    [FRAME_PING] = on_gossip,
+    [FRAME_PING_REPLY] = on_gossip,
+    [FRAME_PING_RELAY] = on_gossip,
+    [FRAME_RUMORS] = on_gossip,
+    [FRAME_DIGEST] = on_gossip,
+    [FRAME_BEAT] = on_agree,
+    [FRAME_BEAT_REPLY] = on_agree,
+    [FRAME_PREVOTE] = on_agree,
+    [FRAME_PREVOTE_REPLY] = on_agree,
+    [FRAME_VOTE] = on_agree,
+    [FRAME_VOTE_REPLY] = on_agree,
+    [FRAME_PROPOSE] = on_agree,
+    [FRAME_ACCEPT] = on_agree,
+    [FRAME_REJECT] = on_agree,
+    [FRAME_COMMIT] = on_agree,
+    [FRAME_FETCH] = on_agree,
+    [FRAME_FREEZE] = on_freeze,
+    [FRAME_REPORT] = on_report,
+    [FRAME_EVIDENCE] = on_evidence,
+    [FRAME_SUBMIT] = on_submit,
+    [FRAME_SUBMIT_REPLY] = on_submit_reply,
+    [FRAME_PROGRESS] = on_progress,
+    [FRAME_LEAVE] = on_leave,
+    [FRAME_EPOCH_ASK] = on_awake_ask,
+    [FRAME_EPOCH_REPLY] = on_awake_reply,
+};
+
+static void
+on_frame(void *arg, const struct frame *frame)
+{
+    struct node *node = arg;
+    int64_t now = clock_ms();
+    watch_heard(node->watch, now, &frame->from);
+    gossip_heard(node->gossip, now, &frame->from);
+    struct err err = {0};
+    if ((size_t)frame->kind >= sizeof(handlers) / sizeof(handlers[0]) ||
+        !handlers[frame->kind])
+        err_set(&err, ERR_WIRE, "a kind that nobody handles");
+    else
+        handlers[frame->kind](node, frame, &err);
+    if (err.code)
+        log_limited(LOG_WARN, "node", "frame refused kind=%s from=%s reason=\"%s\"",
+                    frame_kind_name(frame->kind),
+                    node_name_of(node, &frame->from, (char[NAME_BYTES_MAX + 1]){0}),
+                    err.msg);
+    node_effects(node);
+}
+
+static void
+on_peer(void *arg, const struct id *peer, enum mesh_event event)
+{
+    struct node *node = arg;
+    int64_t now = clock_ms();
+    switch (event) {
+    case MESH_UP:
+        watch_up(node->watch, now, peer);
+        gossip_met(node->gossip, now, peer, &node->effects);
+        break;
+    case MESH_DOWN:
+        watch_down(node->watch, now, peer);
+        break;
+    case MESH_REFUSED:
+        watch_refused(node->watch, now, peer);
+        break;
+    case MESH_DENIED:
+        break; /* our record is on its way to it */
+    }
+    node_effects(node);
+}
+
+/* ---- time ---- */
+
+/* Members of whom we know that they are gone: others are told, gossip suspects them, a
+ * lost leader is replaced. */
+static void
+look_after_members(struct node *node, int64_t now)
+{
+    bool tell = now - node->evidence_ms >= 250;
+    for (uint32_t i = 0; i < node->decree.members_count; i++) {
+        const struct id *id = &node->decree.members[i].id;
+        if (id_equal(id, &node->id))
+            continue;
+        enum watch_reason reason = watch_gone(node->watch, now, id);
+        if (reason == WATCH_HERE)
+            continue;
+        agree_gone(node->agree, now, id, &node->effects);
+        if (reason == WATCH_REFUSED) {
+            gossip_refused(node->gossip, now, id, &node->effects);
+            if (tell) {
+                struct buf body = {0};
+                writer_array(&body, 3);
+                writer_id(&body, id);
+                writer_uint(&body, 0);
+                writer_text(&body, watch_reason_name(reason));
+                node_broadcast(node, FRAME_EVIDENCE, &body);
+                buf_release(&body);
+            }
+        }
+    }
+    if (tell)
+        node->evidence_ms = now;
+}
+
+static void
+probe_links(struct node *node, int64_t now)
+{
+    if (now < node->probe_deadline_ms || !node->member)
+        return;
+    struct id peers[MEMBERS_MAX];
+    size_t count = 0;
+    for (uint32_t i = 0; i < node->decree.members_count; i++)
+        if (!id_equal(&node->decree.members[i].id, &node->id) &&
+            watch_is_up(node->watch, &node->decree.members[i].id))
+            peers[count++] = node->decree.members[i].id;
+    int64_t bytes;
+    const struct id *peer = links_probe_due(node->links, now, peers, count, &bytes);
+    if (!peer)
+        return;
+    for (uint32_t i = 0; i < node->decree.members_count; i++)
+        if (id_equal(&node->decree.members[i].id, peer))
+            bulk_probe(node->bulk, (int)i, (size_t)bytes);
+    links_probe_sent(node->links, now, peer, bytes);
+}
+
+static void
+leave_tick(struct node *node, int64_t now)
+{
+    /* Gone once an epoch without us is in force, or nobody is left to make one, or it
+     * takes too long. */
+    bool last = node->decree.members_count <= 1;
+    if (last || !node->member || now - node->leaving_ms > LEAVE_MS_MAX)
+        node_stop(node, node->exit_code, last ? "the last member goes" : "left");
+}
+
+static void
+on_tick(void *arg)
+{
+    struct node *node = arg;
+    int64_t now = clock_ms();
+    int64_t gap = now - node->ticked_ms;
+    node->ticked_ms = now;
+    if (!node->entered)
+        return;
+    if (gap > NODE_SLEPT_MS) {
+        log_warn("node", "this process did not run for a while gap_ms=%lld",
+                 (long long)gap);
+        watch_slept(node->watch, now, gap);
+        node->woken = true;
+        node->wake_mask = 0;
+        key_random(&node->wake_nonce, sizeof(node->wake_nonce));
+        node->asked_awake_ms = 0;
+    }
+    gossip_tick(node->gossip, now, &node->effects);
+    agree_tick(node->agree, now, &node->effects);
+    node_effects(node);
+    look_after_members(node, now);
+    node_effects(node);
+    follow_fresh(node, now);
+    lead_tick(node, now);
+    node_effects(node);
+    worker_progress_tick(node, now);
+    probe_links(node, now);
+    if (links_changed(node->links))
+        enter_record(node);
+    if (node->records_dirty && now - node->records_saved_ms > 2000)
+        enter_save_members(node);
+    if (node->leaving_ms)
+        leave_tick(node, now);
+    node_effects(node);
+}
+
+static void
+on_signal(void *arg, int fd)
+{
+    struct node *node = arg;
+    struct signalfd_siginfo info;
+    if (read(fd, &info, sizeof(info)) != sizeof(info))
+        return;
+    if (++node->signals > 1) {
+        node_stop(node, 1, "a second signal");
+        return;
+    }
+    log_info("node", "leaving the swarm; a second signal stops at once");
+    node_leave(node, "signal");
+}
+
+void
+node_leave(struct node *node, const char *why)
+{
+    if (node->leaving_ms)
+        return;
+    if (!node->entered) {
+        node_stop(node, 0, why);
+        return;
+    }
+    node->leaving_ms = clock_ms();
+    enter_record(node);
+    struct buf body = {0};
+    writer_text(&body, why);
+    node_broadcast(node, FRAME_LEAVE, &body);
+    buf_release(&body);
+    node_effects(node);
+}
+
+void
+node_stop(struct node *node, int exit_code, const char *why)
+{
+    log_info("node", "stopping reason=\"%s\"", why);
+    if (node->events) {
+        struct json_writer *writer = events_begin(node->events, "stop");
+        json_put_text(writer, "reason", why);
+        events_end(node->events);
+    }
+    node->exit_code = exit_code;
+    loop_stop(node->loop);
+}
+
+/* ---- life ---- */
+
+/* The sockets and the engine: needs the swarm's id. Called by enter.c once that is known.
+ */
+int
+node_open_swarm(struct node *node, struct err *err)
+{
+    struct mesh_options mesh = {.key = node->key,
+                                .swarm = node->swarm,
+                                .listen = node->config.listen,
+                                .routes = &node->config.routes,
+                                .frame = on_frame,
+                                .peer = on_peer,
+                                .arg = node};
+    node->mesh = mesh_open(node->loop, node->admit, &mesh, err);
+    if (!node->mesh)
+        return -1;
+    struct bulk_options bulk = {
+        .key = node->key, .listen = node->config.listen, .routes = &node->config.routes};
+    node->bulk = bulk_open(&bulk, err);
+    if (!node->bulk)
+        return -1;
+    struct train_options train = {.bulk = node->bulk,
+                                  .folder = node->config.data,
+                                  .threads = node->config.threads,
+                                  .fresh_at_ms = &node->fresh_at_ms,
+                                  .fresh_ms = NODE_FRESH_MS};
+    node->train = train_start(&train, err);
+    if (!node->train)
+        return -1;
+    return 0;
+}
+
+static void
+on_train(void *arg, int fd)
+{
+    (void)fd;
+    worker_reports(arg);
+    node_effects(arg);
+}
+
+static void
+on_bulk(void *arg, int fd)
+{
+    (void)fd;
+    worker_bulk_events(arg);
+    node_effects(arg);
+}
+
+void
+node_watch_swarm(struct node *node)
+{
+    loop_fd(node->loop, train_report_fd(node->train), on_train, node);
+    loop_fd(node->loop, bulk_event_fd(node->bulk), on_bulk, node);
+    node->entered = true;
+    node->ticked_ms = clock_ms();
+}
+
+static void
+node_free(struct node *node)
+{
+    control_close(node);
+    train_stop(node->train);
+    bulk_close(node->bulk);
+    mesh_close(node->mesh);
+    join_client_close(node->join_client);
+    join_server_close(node->join_server);
+    admit_close(node->admit);
+    loop_free(node->loop);
+    gossip_free(node->gossip);
+    agree_free(node->agree);
+    links_free(node->links);
+    watch_free(node->watch);
+    effects_release(&node->effects);
+    lead_reset(node);
+    if (node->view)
+        view_release(node->view);
+    free(node->view);
+    job_release(&node->freeze.job);
+    job_release(&node->lead.job);
+    decree_release(&node->decree);
+    events_close(node->events);
+    secret_free(node->secret);
+    key_free(node->key);
+    if (node->signal_fd >= 0)
+        close(node->signal_fd);
+    if (node->lock_fd >= 0)
+        close(node->lock_fd);
+    config_release(&node->config);
+    free(node);
+    loop_teardown();
+}
+
+/* SIGTERM and SIGINT become events of the loop; blocked before any thread starts, so that
+ * no thread gets them. */
+static int
+open_signals(struct node *node, struct err *err)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    node->signal_fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+    if (node->signal_fd < 0)
+        return err_set_errno(err, "could not watch for signals");
+    return 0;
+}
+
+static int
+open_local(struct node *node, struct err *err)
+{
+    if (file_make_folder(node->config.data, err))
+        return -1;
+    char path[PATH_BYTES_MAX];
+    node->lock_fd = file_lock(path_join(path, node->config.data, "lock"), err);
+    if (node->lock_fd < 0 && err->code == ERR_LIMIT)
+        return err_set(
+            err, ERR_USAGE,
+            "the data folder \"%s\" belongs to a node that is running; stop it with "
+            "\"flotilla leave\", or give this one a folder of its own with --data",
+            node->config.data);
+    if (node->lock_fd < 0)
+        return -1;
+    if (open_signals(node, err) || loop_setup(CONTROL_IO_THREADS + BULK_IO_THREADS, err))
+        return -1;
+    node->loop = loop_new();
+    node->events = events_open(node->config.data, err);
+    if (!node->events)
+        return -1;
+    node->admit = admit_open(node->loop, err);
+    if (!node->admit)
+        return -1;
+    loop_fd(node->loop, node->signal_fd, on_signal, node);
+    loop_timer(node->loop, NODE_TICK_MS, on_tick, node);
+    return control_open(node, err);
+}
+
+static void
+copy_config(struct node_config *to, const struct node_config *from)
+{
+    *to = *from;
+    to->routes.list = from->routes.count > 0
+                          ? xmemdup(from->routes.list, (size_t)from->routes.count *
+                                                           sizeof(*from->routes.list))
+                          : NULL;
+}
+
+int
+node_run(const struct node_config *config, struct err *err)
+{
+    struct node *node = xcalloc(1, sizeof(*node));
+    copy_config(&node->config, config);
+    node->lock_fd = node->signal_fd = -1;
+    node->watch = watch_new();
+    node->links = links_new();
+    node->ticked_ms = clock_ms();
+    int result =
+        key_setup(err) || open_local(node, err) || enter_start(node, err) ? -1 : 0;
+    if (result == 0) {
+        loop_run(node->loop);
+        result = node->exit_code == 0
+                     ? 0
+                     : err_set(err, ERR_STOPPED, "the node stopped early");
+    }
+    node_free(node);
+    return result;
+}

@@ -1,0 +1,154 @@
+#include "node/status.h"
+#include "node/engine/train.h"
+#include "node/node.h"
+
+#include <stdio.h>
+#include <string.h>
+
+void
+status_put_plan(const struct node *node, const struct view *view,
+                struct json_writer *writer)
+{
+    char name[NAME_BYTES_MAX + 1];
+    json_object_open(writer, "plan");
+    json_put_int(writer, "micro_batch", view->planned ? view->plan.micro_batch : 0);
+    json_put_int(writer, "pipelines", view->planned ? view->plan.pipelines_count : 0);
+    json_put_bool(writer, "loosened", view->planned && view->plan.loosened);
+    json_array_open(writer, "stages");
+    for (int s = 0; view->planned && s < view->plan.stages_count; s++) {
+        const struct plan_stage *stage = &view->plan.stages[s];
+        json_object_open(writer, NULL);
+        json_put_int(writer, "first_layer", stage->first_layer);
+        json_put_int(writer, "layers", stage->layers);
+        json_array_open(writer, "replicas");
+        for (int r = 0; r < view->plan.pipelines_count; r++) {
+            const struct report *report = &view->reports[stage->nodes[r]];
+            json_object_open(writer, NULL);
+            json_put_text(writer, "node", node_name_of(node, &report->id, name));
+            json_put_text(writer, "zone", report->record.zone);
+            json_put_text(writer, "device", report->record.device);
+            json_put_int(writer, "tp", 1);
+            json_put_int(writer, "micro_batches", view->plan.micro_batches[r]);
+            json_object_close(writer);
+        }
+        json_array_close(writer);
+        json_object_close(writer);
+    }
+    json_array_close(writer);
+    json_object_close(writer);
+}
+
+static void
+put_member(const struct node *node, const struct member *member,
+           struct json_writer *writer)
+{
+    char text[ID_SHORT_SIZE];
+    const struct id *id = &member->record.id;
+    json_object_open(writer, NULL);
+    json_put_text(writer, "id", id_short(id, text));
+    json_put_text(writer, "name", member->record.name);
+    json_put_text(writer, "zone", member->record.zone);
+    json_put_text(writer, "address", member->record.address);
+    json_put_text(writer, "state", member_state_name(member->state));
+    json_put_bool(writer, "member", decree_member(&node->decree, id));
+    json_put_bool(writer, "voter", decree_voter(&node->decree, id));
+    json_put_bool(writer, "worker", view_worker(node->view, view_node(node->view, id)));
+    json_put_text(writer, "device", member->record.device);
+    json_put_int(writer, "memory_bytes", (int64_t)member->record.memory_bytes);
+    json_put_int(writer, "epoch", (int64_t)member->record.epoch);
+    json_put_double(writer, "round_trip_ms", (double)member->round_trip_us / 1e3);
+    json_put_bool(writer, "self", id_equal(id, &node->id));
+    json_object_close(writer);
+}
+
+static void
+put_links(const struct node *node, struct json_writer *writer)
+{
+    json_array_open(writer, "links");
+    for (size_t i = 0; i < gossip_count(node->gossip); i++) {
+        const struct member *member = gossip_at(node->gossip, i);
+        for (uint32_t k = 0; k < member->record.links_count; k++) {
+            const struct record_link *link = &member->record.links[k];
+            char name[NAME_BYTES_MAX + 1];
+            json_object_open(writer, NULL);
+            json_put_text(writer, "from", member->record.name);
+            json_put_text(writer, "to", node_name_of(node, &link->peer, name));
+            json_put_text(writer, "from_zone", member->record.zone);
+            json_put_text(writer, "to_zone", node_zone_of(node, &link->peer));
+            json_put_double(writer, "mbit_per_s",
+                            (double)rate_decode(link->rate) * 8 / 1e6);
+            json_put_double(writer, "round_trip_ms", link->round_trip_us / 1e3);
+            json_put_int(writer, "confidence", link->confidence);
+            json_object_close(writer);
+        }
+    }
+    json_array_close(writer);
+}
+
+static void
+put_job(const struct node *node, struct json_writer *writer)
+{
+    const struct view *view = node->view;
+    char hash[17];
+    if (view->state == JOB_NONE) {
+        json_put_raw(writer, "job", "null", 4);
+        return;
+    }
+    int workers = 0;
+    for (int i = 0; i < (int)view->reports_count; i++)
+        workers += view_worker(view, i);
+    json_object_open(writer, "job");
+    json_put_text(writer, "name", view->job.train.name);
+    json_put_text(writer, "state",
+                  view->state == JOB_STOPPING ? "stopping"
+                  : view->planned             ? "running"
+                                              : "waiting for members that can carry it");
+    json_put_int(writer, "step", node->run.step);
+    json_put_int(writer, "steps", view->job.train.steps);
+    json_put_double(writer, "loss", node->run.loss);
+    json_put_double(writer, "tokens_per_s", node->run.tokens_per_s);
+    json_put_double(writer, "step_s", (double)node->run.step_us / 1e6);
+    json_put_double(writer, "predicted_step_s",
+                    view->planned ? (double)view->plan.predicted_step_ns / 1e9 : 0);
+    json_put_int(writer, "checkpoint_step", node->run.checkpoint_step);
+    json_put_int(writer, "copy_step", node->run.copy_step);
+    json_put_int(writer, "participating", workers);
+    snprintf(hash, sizeof(hash), "%016llx", (unsigned long long)node->run.samples_hash);
+    json_put_text(writer, "samples_hash", hash);
+    json_object_close(writer);
+}
+
+void
+status_write(const struct node *node, struct json_writer *writer)
+{
+    char text[ID_TEXT_SIZE], name[NAME_BYTES_MAX + 1], address[ADDRESS_BYTES_MAX + 8];
+    json_put_text(writer, "id", id_short(&node->id, text));
+    json_put_text(writer, "name", node->name);
+    json_put_text(writer, "zone", node->config.zone);
+    address_text(&node->config.advertise, address);
+    json_put_text(writer, "address", address);
+    json_put_text(writer, "version", FLOTILLA_VERSION);
+    json_put_bool(writer, "entered", node->entered);
+    if (!node->entered)
+        return;
+    const struct id *leader = agree_leader(node->agree);
+    json_put_text(writer, "swarm", id_short(&node->swarm, text));
+    json_put_int(writer, "generation", node->decree.generation);
+    json_put_int(writer, "epoch", (int64_t)node->decree.epoch);
+    json_put_int(writer, "term", (int64_t)agree_term(node->agree));
+    json_put_text(writer, "role", agree_role_name(agree_role(node->agree)));
+    json_put_text(writer, "leader", id_empty(leader) ? "" : id_short(leader, text));
+    json_put_text(writer, "leader_name", node_name_of(node, leader, name));
+    json_put_bool(writer, "quorum", agree_quorum(node->agree));
+    json_put_bool(writer, "member", node->member);
+    json_put_text(writer, "paused", node->paused);
+    json_put_text(writer, "ended", node->view->ended);
+    json_array_open(writer, "members");
+    for (size_t i = 0; i < gossip_count(node->gossip); i++)
+        put_member(node, gossip_at(node->gossip, i), writer);
+    json_array_close(writer);
+    put_links(node, writer);
+    put_job(node, writer);
+    status_put_plan(node, node->view, writer);
+    json_put_int(writer, "refused", (int64_t)admit_refused(node->admit));
+}
