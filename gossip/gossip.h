@@ -1,6 +1,7 @@
 /*
  * gossip.h - who is here and what they offer: SWIM probing with indirect probes and
- * suspicion, rumors, digest anti-entropy, signed records. A step machine: time and events in, effects out.
+ * suspicion, rumors, digest anti-entropy, signed records. A step machine: time and events
+ * in, effects out.
  *
  *     ALIVE --no answer--> SUSPECT --timer--> DEAD       (a refutation brings back ALIVE)
  *       `------------------leaving--------------> LEFT
@@ -14,7 +15,13 @@
 #include "gossip/effect.h"
 #include "gossip/record.h"
 
-enum member_state { MEMBER_UNKNOWN, MEMBER_ALIVE, MEMBER_SUSPECT, MEMBER_DEAD, MEMBER_LEFT };
+enum member_state {
+    MEMBER_UNKNOWN,
+    MEMBER_ALIVE,
+    MEMBER_SUSPECT,
+    MEMBER_DEAD,
+    MEMBER_LEFT
+};
 const char *member_state_name(enum member_state state); /* "alive" */
 
 struct member {
@@ -35,18 +42,22 @@ struct gossip_options {
     struct id admit_id;
     uint64_t seed;             /* for choices of targets */
     int64_t probe_interval_ms; /* 0: 1000 */
-    int64_t suspicion_ms;      /* least time from suspicion to death; 0: from the size of the swarm */
+    int64_t suspicion_ms; /* least time from suspicion to death; 0: from the size of the
+                             swarm */
 };
 
 struct gossip *gossip_new(const struct gossip_options *options, int64_t now_ms);
 void gossip_free(struct gossip *gossip);
 
-/* Our own record as it should be: `id`, `incarnation` lower half and `version` are gossip's business; incarnation's upper half is the boot
- * counter. Signed and spread if anything changed. */
-void gossip_self(struct gossip *gossip, const struct record *record, struct effects *effects);
+/* Our own record as it should be: `id`, `incarnation` lower half and `version` are
+ * gossip's business; incarnation's upper half is the boot counter. Signed and spread if
+ * anything changed. */
+void gossip_self(struct gossip *gossip, const struct record *record,
+                 struct effects *effects);
 const struct member *gossip_member_self(const struct gossip *gossip);
 
-/* A signed record from elsewhere (the answer to a join, a joiner's request): merged like gossip. */
+/* A signed record from elsewhere (the answer to a join, a joiner's request): merged like
+ * gossip. */
 int gossip_merge(struct gossip *gossip, int64_t now_ms, const void *record, size_t len,
                  struct effects *effects, struct err *err);
 
@@ -57,10 +68,16 @@ int gossip_receive(struct gossip *gossip, int64_t now_ms, const struct frame *fr
 /* At least every 100 ms. */
 void gossip_tick(struct gossip *gossip, int64_t now_ms, struct effects *effects);
 
+/* A control connection to a peer is up (the peer may be unknown yet): send our record and
+ * compare digests at once. */
+void gossip_met(struct gossip *gossip, int64_t now_ms, const struct id *peer,
+                struct effects *effects);
+
 /* Any other frame from a peer is a sign of life. */
 void gossip_heard(struct gossip *gossip, int64_t now_ms, const struct id *peer);
 
-/* The connection to a peer closed and its redial is refused: suspicion at once, and a probe through others. */
+/* The connection to a peer closed and its redial is refused: suspicion at once, and a
+ * probe through others. */
 void gossip_refused(struct gossip *gossip, int64_t now_ms, const struct id *peer,
                     struct effects *effects);
 
@@ -68,5 +85,9 @@ void gossip_refused(struct gossip *gossip, int64_t now_ms, const struct id *peer
 size_t gossip_count(const struct gossip *gossip);
 const struct member *gossip_at(const struct gossip *gossip, size_t index);
 const struct member *gossip_find(const struct gossip *gossip, const struct id *id);
+
+/* 0: well. Up to 7: we miss answers that others get, or are accused ourselves, and so are
+ * that many times slower to accuse. */
+unsigned gossip_health(const struct gossip *gossip);
 
 #endif

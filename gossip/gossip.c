@@ -1,0 +1,442 @@
+#include "gossip/gossip.h"
+#include "gossip/core.h"
+#include "transport/base/alloc.h"
+#include "transport/base/must.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct gossip *
+gossip_new(const struct gossip_options *options, int64_t now_ms)
+{
+    must(options->key && options->probe_interval_ms >= 0 && options->suspicion_ms >= 0);
+    struct gossip *gossip = xcalloc(1, sizeof(*gossip));
+    gossip->options = *options;
+    if (gossip->options.probe_interval_ms == 0)
+        gossip->options.probe_interval_ms = 1000;
+    gossip->id = *key_id(options->key);
+    gossip->now_ms = now_ms;
+    gossip->prober.rng.seed = options->seed;
+    gossip->prober.rng.stream = id_prefix(&gossip->id);
+    int64_t interval_ms = gossip->options.probe_interval_ms;
+    gossip->probe_at_ms =
+        now_ms + (int64_t)rng_below(&gossip->prober.rng, (uint64_t)interval_ms);
+    gossip->digest_at_ms =
+        now_ms + (int64_t)rng_below(&gossip->prober.rng, 10 * (uint64_t)interval_ms);
+    gossip->reconnect_at_ms = gossip->spread_at_ms = now_ms;
+    return gossip;
+}
+
+void
+gossip_free(struct gossip *gossip)
+{
+    if (!gossip)
+        return;
+    table_release(&gossip->table);
+    free(gossip);
+}
+
+/* ---- what arrives ---- */
+
+/* Time passes. After a pause in which we ran nothing, what was under way goes on from
+ * here: that we slept is no evidence against others. */
+static void
+advance(struct gossip *gossip, int64_t now_ms)
+{
+    int64_t gap_ms = now_ms - gossip->now_ms;
+    if (gap_ms <= 0)
+        return;
+    gossip->now_ms = now_ms;
+    if (gap_ms <= SLEPT_MS)
+        return;
+    prober_shift(&gossip->prober, gap_ms);
+    for (size_t i = 0; i < gossip->table.count; i++) {
+        struct entry *entry = gossip->table.list[i];
+        if (entry->member.state != MEMBER_SUSPECT)
+            continue;
+        entry->suspected_ms += gap_ms;
+        if (entry->refused_ms)
+            entry->refused_ms += gap_ms;
+        if (entry->confirmed_ms)
+            entry->confirmed_ms += gap_ms;
+    }
+}
+
+static void
+heard(struct gossip *gossip, const struct id *peer)
+{
+    struct entry *entry = table_find(&gossip->table, peer);
+    if (!entry || entry == gossip->self)
+        return;
+    entry->member.heard_ms = gossip->now_ms;
+    entry->refused_ms = 0;
+    if (entry_accused(entry))
+        entry->tell = gossip->telling = true;
+}
+
+/* What the sender must learn: what is said of it, and our asking when it is ahead of us.
+ */
+static void
+compare_sender(struct gossip *gossip, const struct frame *frame,
+               const struct message *message)
+{
+    struct entry *entry = table_find(&gossip->table, &frame->from);
+    /* Rumors are what asks are answered with: to ask again then might never end. */
+    bool may_ask = frame->kind != FRAME_RUMORS;
+    if (!entry && may_ask)
+        core_ask(gossip, id_prefix(&frame->from));
+    if (!entry)
+        return;
+    const struct record *known = &entry->member.record;
+    struct record its = {.incarnation = message->incarnation,
+                         .version = message->version};
+    int order = record_compare(&its, known);
+    if (order > 0 && may_ask)
+        core_ask(gossip, id_prefix(&frame->from));
+    bool due =
+        frame->kind == FRAME_PING || gossip->now_ms - entry->told_ms >= TELL_AGAIN_MS;
+    if ((order < 0 || entry_accused(entry)) && due)
+        core_list(gossip, entry);
+}
+
+static void
+relay(struct gossip *gossip, const struct frame *frame, const struct message *message,
+      struct effects *effects)
+{
+    const struct id *target = &message->subject;
+    if (id_equal(target, &gossip->id)) {
+        core_send(gossip, FRAME_PING_REPLY, &frame->from, message->nonce, target, true,
+                  effects);
+        return;
+    }
+    struct entry *entry = table_find(&gossip->table, target);
+    struct probe *probe = NULL;
+    if (entry && !id_equal(target, &frame->from))
+        probe = prober_start(&gossip->prober, PROBE_RELAYED, target, gossip->now_ms,
+                             core_patience_ms(gossip, entry),
+                             core_deadline_ms(gossip, entry));
+    if (!probe) {
+        core_send(gossip, FRAME_PING_REPLY, &frame->from, message->nonce, target, false,
+                  effects);
+        return;
+    }
+    probe->asker = frame->from;
+    probe->asker_nonce = message->nonce;
+    core_ping(gossip, probe, effects);
+}
+
+static bool
+helper(const struct probe *probe, const struct id *id)
+{
+    for (unsigned i = 0; i < probe->helpers_count; i++)
+        if (id_equal(&probe->helpers[i], id))
+            return true;
+    return false;
+}
+
+static void
+replied(struct gossip *gossip, const struct frame *frame, const struct message *message,
+        struct effects *effects)
+{
+    struct probe *probe = prober_find(&gossip->prober, message->nonce);
+    if (!probe || !id_equal(&probe->target, &message->subject))
+        return;
+    bool direct = id_equal(&frame->from, &probe->target);
+    if (!direct && !helper(probe, &frame->from))
+        return;
+    if (message->answered)
+        probe_answered(gossip, probe, direct, effects);
+    else if (!direct)
+        probe_refused(gossip, probe, effects);
+}
+
+/* Everything in the message holds up, or nothing of it is used. */
+static int
+judge(struct gossip *gossip, struct message *message, struct err *err)
+{
+    for (size_t i = 0; i < message->count; i++)
+        if (table_judge(&gossip->table, &gossip->id, &message->statements[i],
+                        &gossip->options.swarm, &gossip->options.admit_id, err))
+            return -1;
+    return 0;
+}
+
+static int
+receive_message(struct gossip *gossip, const struct frame *frame, struct effects *effects,
+                struct err *err)
+{
+    struct message message;
+    if (message_decode(frame->body, frame->body_len, &message, err))
+        return -1;
+    if (judge(gossip, &message, err)) {
+        message_release(&message);
+        return -1;
+    }
+    heard(gossip, &frame->from);
+    for (size_t i = 0; i < message.count; i++)
+        core_absorb(gossip, &frame->from, &message.statements[i], effects);
+    for (size_t i = 0; i < message.asks_count; i++) {
+        struct entry *entry = table_find_prefix(&gossip->table, message.asks[i]);
+        if (entry)
+            core_list(gossip, entry);
+    }
+    compare_sender(gossip, frame, &message);
+    if (frame->kind == FRAME_PING)
+        core_send(gossip, FRAME_PING_REPLY, &frame->from, message.nonce, &gossip->id,
+                  true, effects);
+    else
+        core_answer(gossip, &frame->from, effects);
+    if (frame->kind == FRAME_PING_REPLY)
+        replied(gossip, frame, &message, effects);
+    if (frame->kind == FRAME_PING_RELAY)
+        relay(gossip, frame, &message, effects);
+    message_release(&message);
+    return 0;
+}
+
+/* Which of two nodes that know the same record of a member knows worse of it? */
+static bool
+graver_state(enum member_state left, enum member_state right)
+{
+    return (left == MEMBER_SUSPECT || left == MEMBER_DEAD) && left > right;
+}
+
+static bool
+gone(enum member_state state)
+{
+    return state == MEMBER_DEAD || state == MEMBER_LEFT;
+}
+
+static void
+compare_digest(struct gossip *gossip, const struct digest_entry *theirs, size_t count)
+{
+    size_t at = 0;
+    for (size_t i = 0; i < gossip->table.count; i++) {
+        struct entry *entry = gossip->table.list[i];
+        const struct record *ours = &entry->member.record;
+        uint64_t prefix = id_prefix(&ours->id);
+        for (; at < count && theirs[at].prefix < prefix; at++)
+            if (!gone(theirs[at].state))
+                core_ask(gossip, theirs[at].prefix);
+        if (at == count || theirs[at].prefix != prefix) {
+            if (!gone(entry->member.state))
+                core_list(gossip, entry);
+            continue;
+        }
+        struct record its = {.incarnation = theirs[at].incarnation,
+                             .version = theirs[at].version};
+        enum member_state state = theirs[at++].state;
+        int order = record_compare(ours, &its);
+        bool same = ours->incarnation == its.incarnation;
+        if (order > 0 || (same && graver_state(entry->member.state, state)))
+            core_list(gossip, entry);
+        if (order < 0 || (same && graver_state(state, entry->member.state)))
+            core_ask(gossip, prefix);
+    }
+    for (; at < count; at++)
+        if (!gone(theirs[at].state))
+            core_ask(gossip, theirs[at].prefix);
+}
+
+static int
+receive_digest(struct gossip *gossip, const struct frame *frame, struct effects *effects,
+               struct err *err)
+{
+    struct digest_entry *entries;
+    size_t count;
+    if (digest_decode(frame->body, frame->body_len, &entries, &count, err))
+        return -1;
+    heard(gossip, &frame->from);
+    struct entry *peer = table_find(&gossip->table, &frame->from);
+    if (!peer || !peer->digested_ms ||
+        gossip->now_ms - peer->digested_ms >= DIGEST_AGAIN_MS) {
+        if (peer)
+            peer->digested_ms = gossip->now_ms;
+        compare_digest(gossip, entries, count);
+        core_answer(gossip, &frame->from, effects);
+    }
+    free(entries);
+    return 0;
+}
+
+/* After every event: spread what is new, tell those who were heard what is said of them.
+ */
+static void
+settle_all(struct gossip *gossip, const struct id *from, struct effects *effects)
+{
+    core_tell(gossip, effects);
+    if (gossip->fresh && gossip->now_ms - gossip->spread_ms >= SPREAD_LEAST_MS)
+        core_spread(gossip, from, effects);
+}
+
+int
+gossip_receive(struct gossip *gossip, int64_t now_ms, const struct frame *frame,
+               struct effects *effects, struct err *err)
+{
+    char name[ID_SHORT_SIZE];
+    if (!id_equal(&frame->swarm, &gossip->options.swarm))
+        return err_set(err, ERR_AUTH, "gossip from node %s is of another swarm",
+                       id_short(&frame->from, name));
+    if (!id_equal(&frame->to, &gossip->id))
+        return err_set(err, ERR_WIRE, "gossip from node %s is for another node",
+                       id_short(&frame->from, name));
+    advance(gossip, now_ms);
+    if (id_equal(&frame->from, &gossip->id)) {
+        core_conflict(gossip, &frame->from, "a frame that we did not send", effects);
+        return 0;
+    }
+    int result;
+    switch (frame->kind) {
+    case FRAME_PING:
+    case FRAME_PING_REPLY:
+    case FRAME_PING_RELAY:
+    case FRAME_RUMORS:
+        result = receive_message(gossip, frame, effects, err);
+        break;
+    case FRAME_DIGEST:
+        result = receive_digest(gossip, frame, effects, err);
+        break;
+    default:
+        return err_set(err, ERR_WIRE, "%s is no frame of gossip",
+                       frame_kind_name(frame->kind));
+    }
+    if (result)
+        return err_wrap(err, "%s from node %s", frame_kind_name(frame->kind),
+                        id_short(&frame->from, name));
+    settle_all(gossip, &frame->from, effects);
+    return 0;
+}
+
+int
+gossip_merge(struct gossip *gossip, int64_t now_ms, const void *record, size_t len,
+             struct effects *effects, struct err *err)
+{
+    struct statement statement = {.bytes = record, .len = len};
+    struct record peeked;
+    if (table_judge(&gossip->table, &gossip->id, &statement, &gossip->options.swarm,
+                    &gossip->options.admit_id, err) ||
+        record_peek(record, len, &peeked, err))
+        return -1;
+    advance(gossip, now_ms);
+    core_absorb(gossip, &peeked.id, &statement, effects);
+    if (!id_equal(&peeked.id, &gossip->id))
+        core_answer(gossip, &peeked.id, effects);
+    settle_all(gossip, &peeked.id, effects);
+    return 0;
+}
+
+void
+gossip_heard(struct gossip *gossip, int64_t now_ms, const struct id *peer)
+{
+    advance(gossip, now_ms);
+    heard(gossip, peer);
+}
+
+void
+gossip_refused(struct gossip *gossip, int64_t now_ms, const struct id *peer,
+               struct effects *effects)
+{
+    advance(gossip, now_ms);
+    struct entry *entry = table_find(&gossip->table, peer);
+    if (!gossip->self || !entry || entry == gossip->self)
+        return;
+    if (entry->member.state == MEMBER_ALIVE || entry->member.state == MEMBER_SUSPECT)
+        probe_after_refusal(gossip, entry, effects);
+    settle_all(gossip, peer, effects);
+}
+
+/* ---- ourselves ---- */
+
+void
+gossip_self(struct gossip *gossip, const struct record *record, struct effects *effects)
+{
+    struct record mine = *record;
+    mine.id = gossip->id;
+    if (gossip->self) {
+        const struct record *old = &gossip->self->member.record;
+        mine.version = old->version;
+        if (mine.incarnation >> 32 <= old->incarnation >> 32)
+            mine.incarnation = old->incarnation;
+        else
+            mine.incarnation &= ~(uint64_t)UINT32_MAX;
+        struct buf bytes = {0};
+        record_sign(&mine, gossip->options.key, &gossip->options.swarm, &bytes);
+        bool same = bytes.len == gossip->self->member.len &&
+                    memcmp(bytes.data, gossip->self->member.bytes, bytes.len) == 0;
+        buf_release(&bytes);
+        if (same)
+            return;
+    } else {
+        mine.incarnation &= ~(uint64_t)UINT32_MAX;
+        mine.version = 0;
+        gossip->digest_at_ms =
+            gossip->now_ms; /* with whom we were introduced to before */
+    }
+    core_issue(gossip, &mine, effects);
+    settle_all(gossip, NULL, effects);
+}
+
+const struct member *
+gossip_member_self(const struct gossip *gossip)
+{
+    return gossip->self ? &gossip->self->member : NULL;
+}
+
+/* ---- time ---- */
+
+static void
+forget(struct gossip *gossip)
+{
+    for (size_t i = gossip->table.count; i-- > 0;) {
+        struct entry *entry = gossip->table.list[i];
+        if (entry != gossip->self && gone(entry->member.state) &&
+            gossip->now_ms - entry->member.since_ms >= KEEP_MS)
+            table_remove(&gossip->table, entry);
+    }
+}
+
+void
+gossip_tick(struct gossip *gossip, int64_t now_ms, struct effects *effects)
+{
+    advance(gossip, now_ms);
+    if (!gossip->self)
+        return;
+    int64_t interval_ms = gossip->options.probe_interval_ms;
+    probe_tick(gossip, effects);
+    if (now_ms >= gossip->digest_at_ms) {
+        gossip->digest_at_ms = now_ms + 10 * interval_ms;
+        core_digest_random(gossip, effects);
+        forget(gossip);
+    }
+    settle_all(gossip, NULL, effects);
+    if (now_ms >= gossip->spread_at_ms)
+        core_spread(gossip, NULL, effects);
+}
+
+/* ---- what is ---- */
+
+size_t
+gossip_count(const struct gossip *gossip)
+{
+    return gossip->table.count;
+}
+
+const struct member *
+gossip_at(const struct gossip *gossip, size_t index)
+{
+    must(index < gossip->table.count);
+    return &gossip->table.list[index]->member;
+}
+
+const struct member *
+gossip_find(const struct gossip *gossip, const struct id *id)
+{
+    const struct entry *entry = table_find(&gossip->table, id);
+    return entry ? &entry->member : NULL;
+}
+
+unsigned
+gossip_health(const struct gossip *gossip)
+{
+    return gossip->prober.health;
+}
