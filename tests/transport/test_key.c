@@ -21,11 +21,21 @@ setup(void)
     ck_assert_int_eq(key_setup(&err), 0);
 }
 
+/* A path of that name that nobody has used, in a folder of this process. */
 static char *
 in_folder(char path[PATH_BYTES_MAX], const char *name)
 {
-    char folder[PATH_BYTES_MAX];
-    return path_join(path, suite_folder(folder), name);
+    static char folder[4096];
+    static pid_t made_by;
+    static int used;
+    if (made_by != getpid()) {
+        suite_folder(folder);
+        made_by = getpid();
+    }
+    char part[32], inner[PATH_BYTES_MAX];
+    snprintf(part, sizeof(part), "%d", used++);
+    ck_assert_int_eq(file_make_folder(path_join(inner, folder, part), &err), 0);
+    return path_join(path, inner, name);
 }
 
 static void
