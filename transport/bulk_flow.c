@@ -319,7 +319,7 @@ broken(struct flow *flow, int peer)
 
 /* The first parked chunk has served: account for its credit. */
 static void
-consume(struct flow *flow, struct inlet *in)
+consume(struct flow *flow, enum bulk_channel channel, struct inlet *in)
 {
     struct flow_chunk *chunk = in->first;
     in->first = chunk->next;
@@ -327,8 +327,8 @@ consume(struct flow *flow, struct inlet *in)
         in->last = NULL;
     in->taken += (uint64_t)chunk->header.length + FLOW_CHUNK_COST;
     in->waited |= chunk->waited;
-    if (!in->due && (chunk->header.length >= CREDIT_AT_ONCE_BYTES ||
-                     in->taken - in->told >= CREDIT_BATCH_BYTES)) {
+    bool at_once = chunk->header.length >= CREDIT_AT_ONCE_BYTES || channel == BULK_PROBE;
+    if (!in->due && (at_once || in->taken - in->told >= CREDIT_BATCH_BYTES)) {
         in->due = true;
         flow->dues++;
     }
@@ -345,7 +345,7 @@ match(struct flow *flow, enum bulk_channel channel, struct inlet *in)
         bool last = header->offset + header->length == header->total;
         if (in->skipping || channel == BULK_PROBE) {
             in->skipping = !last && in->skipping;
-            consume(flow, in);
+            consume(flow, channel, in);
             continue;
         }
         if (!in->receives.count)
@@ -355,7 +355,7 @@ match(struct flow *flow, enum bulk_channel channel, struct inlet *in)
             finish(flow, op, ERR_WIRE, header->tag, header->total);
             queue_drop(&in->receives);
             in->skipping = !last;
-            consume(flow, in);
+            consume(flow, channel, in);
             continue;
         }
         if (header->length)
@@ -365,7 +365,7 @@ match(struct flow *flow, enum bulk_channel channel, struct inlet *in)
             finish(flow, op, ERR_NONE, 0, 0);
             queue_drop(&in->receives);
         }
-        consume(flow, in);
+        consume(flow, channel, in);
     }
 }
 
@@ -619,7 +619,7 @@ measure_sent(struct peer *peer, struct outlet *out, const struct flow_out *sent,
     if (!rate->active || rate->ended)
         return;
     rate->probe |= probe;
-    if (sent->header.length >= CREDIT_AT_ONCE_BYTES)
+    if (sent->header.length >= CREDIT_AT_ONCE_BYTES || probe)
         out->mark = out->sent;
     if (!peer->queued)
         rate->ended = true;

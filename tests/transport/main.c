@@ -11,14 +11,18 @@ Suite *suite_yaml(void);
 Suite *suite_loop(void);
 Suite *suite_admit(void);
 Suite *suite_bulk(void);
+Suite *suite_group_ring(void);
+Suite *suite_bulk_flow(void);
 Suite *suite_join(void);
 Suite *suite_mesh(void);
 
 int
 main(void)
 {
-    Suite *(*const suites[])(void) = {suite_codec, suite_key,  suite_frame, suite_address,
-                                      suite_json,  suite_loop, suite_admit, suite_bulk,
-                                      suite_yaml,  suite_join, suite_mesh,  NULL};
+    Suite *(*const suites[])(void) = {suite_codec,     suite_key,  suite_frame,
+                                      suite_address,   suite_json, suite_loop,
+                                      suite_admit,     suite_bulk, suite_group_ring,
+                                      suite_bulk_flow, suite_yaml, suite_join,
+                                      suite_mesh,      NULL};
     return suite_run(suites);
 }
