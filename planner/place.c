@@ -23,6 +23,13 @@ struct stage_room {
     int in_flight;
 };
 
+/* Total bytes of runs at one micro-batch size, once asked for:
+ * rows[in_flight - 1][ends * (blocks + 1) + blocks of the run]; 0: not yet. */
+struct size_book {
+    int micro_batch;
+    int64_t *rows[STAGES_MAX];
+};
+
 struct placer {
     const struct plan_request *request;
     const struct cluster *cluster;
@@ -35,13 +42,18 @@ struct placer {
     int micro_batch;
     int64_t (*layer_ns)[LAYER_KINDS]; /* forward and backward of each node */
     int64_t *model_ns;
+    double *power;
     int64_t best_ns;
     bool uniform;
+    struct rank *strongest;
     struct rank *fastest;
     struct rank *roomiest;
-    /* Bytes of runs, once asked for: [(in_flight - 1) * RUN_ENDS * (blocks + 1)...]; 0:
-     * not yet. */
-    int64_t *bytes;
+    bool tight; /* memory has shaped the last cut */
+    struct size_book *book;
+    /* Sizes of runs at every micro-batch size seen so far. */
+    struct size_book *books;
+    int books_count;
+    int64_t *gradients; /* [RUN_ENDS * (blocks + 1)]; 0: not yet asked for */
     /* Scratch. */
     int *picked;
     struct rank *ranks;
@@ -61,10 +73,14 @@ placer_new(const struct plan_request *request, const struct cluster *cluster)
     placer->usable = xcalloc(nodes, sizeof(*placer->usable));
     placer->layer_ns = xcalloc(nodes, sizeof(*placer->layer_ns));
     placer->model_ns = xcalloc(nodes, sizeof(*placer->model_ns));
+    placer->power = xcalloc(nodes, sizeof(*placer->power));
+    placer->strongest = xcalloc(nodes, sizeof(*placer->strongest));
     placer->fastest = xcalloc(nodes, sizeof(*placer->fastest));
     placer->roomiest = xcalloc(nodes, sizeof(*placer->roomiest));
     placer->picked = xcalloc(nodes, sizeof(*placer->picked));
     placer->ranks = xcalloc(nodes, sizeof(*placer->ranks));
+    placer->gradients =
+        xcalloc((size_t)(RUN_ENDS * (placer->blocks + 1)), sizeof(*placer->gradients));
     for (int n = 0; n < cluster->nodes_count; n++) {
         const struct cluster_node *node = &cluster->nodes[n];
         must(node->zone >= 0 && node->zone < cluster->zones_count);
@@ -89,7 +105,13 @@ placer_free(struct placer *placer)
     free(placer->roomiest);
     free(placer->picked);
     free(placer->ranks);
-    free(placer->bytes);
+    for (int book = 0; book < placer->books_count; book++)
+        for (int row = 0; row < STAGES_MAX; row++)
+            free(placer->books[book].rows[row]);
+    free(placer->books);
+    free(placer->gradients);
+    free(placer->power);
+    free(placer->strongest);
     free(placer);
 }
 
@@ -120,16 +142,28 @@ placer_uniform(const struct placer *placer)
 }
 
 int64_t
-placer_node_ns(const struct placer *placer, int node)
-{
-    must(node >= 0 && node < placer->cluster->nodes_count);
-    return placer->model_ns[node];
-}
-
-int64_t
 placer_best_ns(const struct placer *placer)
 {
     return placer->best_ns;
+}
+
+double
+placer_power(const struct placer *placer, int node)
+{
+    must(node >= 0 && node < placer->cluster->nodes_count);
+    return placer->power[node];
+}
+
+int
+placer_strongest(const struct placer *placer, uint64_t zones, int *nodes)
+{
+    int count = 0;
+    for (int i = 0; i < placer->usable_count; i++) {
+        int node = placer->strongest[i].node;
+        if (zones >> placer->cluster->nodes[node].zone & 1)
+            nodes[count++] = node;
+    }
+    return count;
 }
 
 static int
@@ -166,10 +200,14 @@ rank_nodes(struct placer *placer)
         if (!placer->usable[n])
             continue;
         int64_t memory = placer->cluster->nodes[n].memory_bytes;
+        /* In parts of a billion: enough to sort by. */
+        int64_t power = (int64_t)(placer->power[n] * 1e9);
+        placer->strongest[count] = (struct rank){-power, 0, n};
         placer->fastest[count] = (struct rank){placer->model_ns[n], 0, n};
         placer->roomiest[count] = (struct rank){-memory, placer->model_ns[n], n};
         count++;
     }
+    rank_sort(placer->strongest, count);
     rank_sort(placer->fastest, count);
     rank_sort(placer->roomiest, count);
     placer->uniform = true;
@@ -179,6 +217,36 @@ rank_nodes(struct placer *placer)
             placer->uniform = false;
 }
 
+/* A node's power: the most that it makes of its time on any kind of layer, 1 for the best
+ * of all. */
+static double
+node_power(const int64_t layer_ns[LAYER_KINDS], const int64_t best_ns[LAYER_KINDS])
+{
+    double power = 0.0;
+    for (int kind = 0; kind < LAYER_KINDS; kind++) {
+        if (layer_ns[kind] <= 0)
+            return 1.0;
+        double part = (double)best_ns[kind] / (double)layer_ns[kind];
+        power = part > power ? part : power;
+    }
+    return power;
+}
+
+static struct size_book *
+open_book(struct placer *placer, int micro_batch)
+{
+    int number = 0;
+    while (number < placer->books_count &&
+           placer->books[number].micro_batch != micro_batch)
+        number++;
+    if (number == placer->books_count) {
+        placer->books = xrealloc(placer->books, (size_t)++placer->books_count,
+                                 sizeof(*placer->books));
+        placer->books[number] = (struct size_book){.micro_batch = micro_batch};
+    }
+    return &placer->books[number];
+}
+
 void
 placer_micro_batch(struct placer *placer, int micro_batch)
 {
@@ -186,11 +254,10 @@ placer_micro_batch(struct placer *placer, int micro_batch)
     if (placer->micro_batch == micro_batch)
         return;
     placer->micro_batch = micro_batch;
+    placer->book = open_book(placer, micro_batch);
     int64_t best[LAYER_KINDS] = {NS_NEVER, NS_NEVER, NS_NEVER};
     for (int n = 0; n < placer->cluster->nodes_count; n++) {
-        if (!placer->usable[n])
-            continue;
-        for (int kind = 0; kind < LAYER_KINDS; kind++) {
+        for (int kind = 0; placer->usable[n] && kind < LAYER_KINDS; kind++) {
             int64_t forward = 0;
             int64_t backward = 0;
             int64_t update = 0;
@@ -201,37 +268,69 @@ placer_micro_batch(struct placer *placer, int micro_batch)
             if (forward + backward < best[kind])
                 best[kind] = forward + backward;
         }
+    }
+    for (int n = 0; n < placer->cluster->nodes_count; n++) {
         placer->model_ns[n] = model_ns(placer, placer->layer_ns[n]);
+        placer->power[n] = node_power(placer->layer_ns[n], best);
     }
     placer->best_ns = placer->usable_count > 0 ? model_ns(placer, best) : 0;
     rank_nodes(placer);
-    free(placer->bytes);
-    size_t entries = (size_t)STAGES_MAX * RUN_ENDS * (size_t)(placer->blocks + 1);
-    placer->bytes = xcalloc(entries, sizeof(*placer->bytes));
+}
+
+/* Where the numbers of a run lie in a row of a book. */
+static int
+run_entry(const struct placer *placer, int first, int layers)
+{
+    int embedding = first == 0;
+    int head = first + layers == placer->layers;
+    int ends = (embedding ? RUN_EMBEDDING : 0) + (head ? RUN_HEAD : 0);
+    return ends * (placer->blocks + 1) + layers - embedding - head;
+}
+
+static void
+run_sizes(const struct placer *placer, int first, int layers, int in_flight,
+          struct stage_bytes *out)
+{
+    struct stage_spec spec = {
+        .first_layer = first,
+        .layers = layers,
+        .micro_batch = placer->micro_batch,
+        .in_flight = in_flight,
+        .copies = placer->request->copies,
+    };
+    workload_stage_bytes(&placer->request->shape, &spec, out);
 }
 
 static int64_t
 run_bytes(struct placer *placer, int first, int layers, int in_flight)
 {
-    int ends = (first == 0 ? RUN_EMBEDDING : 0) +
-               (first + layers == placer->layers ? RUN_HEAD : 0);
-    int blocks = layers - (first == 0) - (first + layers == placer->layers);
-    int64_t *bytes =
-        &placer
-             ->bytes[((in_flight - 1) * RUN_ENDS + ends) * (placer->blocks + 1) + blocks];
+    int64_t **row = &placer->book->rows[in_flight - 1];
+    if (!*row)
+        *row = xcalloc((size_t)(RUN_ENDS * (placer->blocks + 1)), sizeof(**row));
+    int64_t *bytes = &(*row)[run_entry(placer, first, layers)];
     if (*bytes == 0) {
-        struct stage_spec spec = {
-            .first_layer = first,
-            .layers = layers,
-            .micro_batch = placer->micro_batch,
-            .in_flight = in_flight,
-            .copies = placer->request->copies,
-        };
         struct stage_bytes sizes;
-        workload_stage_bytes(&placer->request->shape, &spec, &sizes);
+        run_sizes(placer, first, layers, in_flight, &sizes);
         *bytes = sizes.total;
     }
     return *bytes;
+}
+
+void
+placer_gradients(struct placer *placer, const struct plan *plan,
+                 int64_t gradient_bytes[STAGES_MAX])
+{
+    for (int s = 0; s < plan->stages_count; s++) {
+        const struct plan_stage *stage = &plan->stages[s];
+        int64_t *bytes =
+            &placer->gradients[run_entry(placer, stage->first_layer, stage->layers)];
+        if (*bytes == 0) {
+            struct stage_bytes sizes;
+            run_sizes(placer, stage->first_layer, stage->layers, 1, &sizes);
+            *bytes = sizes.gradients;
+        }
+        gradient_bytes[s] = *bytes;
+    }
 }
 
 /* Take `count` nodes of a zone (-1: of all) into picked, in the order of the list; those
@@ -401,7 +500,10 @@ static bool
 run_fits(struct placer *placer, int stage, int first, int layers)
 {
     const struct stage_room *room = &placer->rooms[stage];
-    return run_bytes(placer, first, layers, room->in_flight) <= room->memory_bytes;
+    if (run_bytes(placer, first, layers, room->in_flight) <= room->memory_bytes)
+        return true;
+    placer->tight = true;
+    return false;
 }
 
 /* Give each stage in turn as many layers as it can do within `limit_ns` and hold. A run
@@ -478,6 +580,7 @@ cut_layers(struct placer *placer, struct plan *plan)
         else
             low = middle + 1;
     }
+    placer->tight = false;
     bool cut = cut_within(placer, plan, high);
     must(cut);
     bool moved = true;
@@ -639,7 +742,7 @@ cut_and_share(struct placer *placer, struct plan *plan, int total, int most)
     return now <= most || most >= plan->stages_count;
 }
 
-bool
+enum place_result
 place(struct placer *placer, const struct place_outline *outline, struct plan *plan)
 {
     must(outline->micro_batch == placer->micro_batch);
@@ -648,7 +751,7 @@ place(struct placer *placer, const struct place_outline *outline, struct plan *p
     int sequences = placer->request->sequences;
     if (outline->stages > placer->layers || sequences % outline->micro_batch != 0 ||
         outline->stages * outline->pipelines > placer->usable_count)
-        return false;
+        return PLACE_NONE;
     int total = sequences / outline->micro_batch;
     plan->micro_batch = outline->micro_batch;
     plan->stages_count = outline->stages;
@@ -657,20 +760,18 @@ place(struct placer *placer, const struct place_outline *outline, struct plan *p
     plan->loosened = false;
     if (!place_nodes(placer, outline, plan) ||
         !share_by_speed(placer, plan, total, false))
-        return false;
+        return PLACE_NONE;
 
-    if (cut_and_share(placer, plan, total, most_micro_batches(plan)))
-        return true;
-    int most = most_micro_batches(plan);
-    if (most >= 1 && cut_and_share(placer, plan, total, most))
-        return true;
+    for (int attempt = 0; attempt < 2; attempt++)
+        if (cut_and_share(placer, plan, total, most_micro_batches(plan)))
+            return placer->tight ? PLACE_TIGHT : PLACE_GOOD;
     /* The least that can be in flight: the same number of micro-batches for all. */
     int even = (total + outline->pipelines - 1) / outline->pipelines;
     rooms_prepare(placer, plan, even);
     if (!cut_layers(placer, plan))
-        return false;
+        return PLACE_NONE;
     share_evenly(plan, total);
-    return true;
+    return PLACE_TIGHT;
 }
 
 int

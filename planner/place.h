@@ -48,7 +48,7 @@ struct placer *placer_new(const struct plan_request *request,
                           const struct cluster *cluster);
 void placer_free(struct placer *placer);
 
-/* From here on outlines have this micro-batch; remembers sizes and speeds for it. */
+/* From here on outlines have this micro-batch. */
 void placer_micro_batch(struct placer *placer, int micro_batch);
 
 /* Nodes with a measured profile, in the cluster or in one zone of it. */
@@ -60,13 +60,28 @@ bool placer_usable(const struct placer *placer, int node);
  */
 bool placer_uniform(const struct placer *placer);
 
-/* Forward and backward of the whole model for one micro-batch: by the given node, or with
- * each kind of layer on the node that is the fastest at it. */
-int64_t placer_node_ns(const struct placer *placer, int node);
+/* Forward and backward of the whole model for one micro-batch, each kind of layer on the
+ * node that is the fastest at it; and a node's power beside that: no node does a kind of
+ * layer in less than the best time / power. So `count` micro-batches on nodes of power P
+ * together take at least count * best / P. */
 int64_t placer_best_ns(const struct placer *placer);
+double placer_power(const struct placer *placer, int node);
 
-/* The plan of an outline; false if there are too few nodes or they are too small. */
-bool place(struct placer *placer, const struct place_outline *outline, struct plan *plan);
+/* Usable nodes, the most powerful first, as far as they lie in a zone of the set (bit per
+ * zone). */
+int placer_strongest(const struct placer *placer, uint64_t zones, int *nodes);
+
+/* What came of an outline. PLACE_TIGHT: placed, but more memory might have given a faster
+ * plan. */
+enum place_result { PLACE_NONE, PLACE_TIGHT, PLACE_GOOD };
+
+/* The plan of an outline; PLACE_NONE if there are too few nodes or they are too small. */
+enum place_result place(struct placer *placer, const struct place_outline *outline,
+                        struct plan *plan);
+
+/* Gradient bytes of each stage of a plan just placed. */
+void placer_gradients(struct placer *placer, const struct plan *plan,
+                      int64_t gradient_bytes[STAGES_MAX]);
 
 /* ERR_PLAN that says which layer has no room, as the roomiest nodes are filled one after
  * the other with the placer's micro-batch; 0 if all have room. */

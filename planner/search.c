@@ -8,9 +8,12 @@
 #include <string.h>
 
 enum {
-    CANDIDATES_MAX = 16384,     /* outlines kept before they are simulated */
-    GROUPS_MAX = 48,            /* sets of several zones looked at */
-    SIMULATED_OPS_MAX = 400000, /* schedule entries replayed for one group */
+    CANDIDATES_MAX = 16384, /* outlines kept before they are simulated */
+    FEW_NODES = 16,         /* in a group: so few that every order is tried */
+    GROUP_TRIES = 4,        /* candidates simulated before the next group is looked at */
+    GROUPS_MAX = 48,        /* sets of several zones looked at */
+    ZONE_OPS = 400000,      /* schedule entries replayed for one zone by itself */
+    GROUP_OPS = 1500000,    /* for all groups of zones together */
     MICRO_BATCH_OPTIONS_MAX = 64,
     REPLICA_OPTIONS_MAX = 24
 };
@@ -38,6 +41,13 @@ struct hunt {
     int options_count;
     struct candidate *candidates; /* of the group at hand */
     int count;
+    int number; /* of the next candidate */
+    /* Power of the strongest nodes of the group together, [count of nodes]. */
+    double power[MEMBERS_MAX + 1];
+    int strongest[MEMBERS_MAX];
+    int group_nodes;
+    bool coarse;      /* skip some depths of long pipelines */
+    int64_t ops_left; /* schedule entries that may yet be replayed */
     bool found;
     struct plan best;
     struct prediction best_prediction;
@@ -67,6 +77,20 @@ plan_before(const struct plan *left, const struct plan *right)
     return left->micro_batch < right->micro_batch;
 }
 
+/* Go to a micro-batch size, and sum up the power of the zones at hand (a bit each). */
+static void
+use_micro_batch(struct hunt *hunt, int micro_batch, uint64_t zones)
+{
+    placer_micro_batch(hunt->placer, micro_batch);
+    int count = placer_strongest(hunt->placer, zones, hunt->strongest);
+    hunt->group_nodes = count;
+    hunt->power[0] = 0.0;
+    for (int i = 0; i < count; i++)
+        hunt->power[i + 1] =
+            hunt->power[i] + placer_power(hunt->placer, hunt->strongest[i]);
+}
+
+/* Could any placing of so many nodes be as fast as the best so far? */
 static bool
 worth_placing(const struct hunt *hunt, int micro_batch, int stages, int pipelines)
 {
@@ -75,8 +99,9 @@ worth_placing(const struct hunt *hunt, int micro_batch, int stages, int pipeline
         return false;
     if (!hunt->found)
         return true;
-    int64_t work_ns = ns_times(total, placer_best_ns(hunt->placer));
-    return work_ns / (stages * pipelines) <= hunt->best.predicted_step_ns;
+    double work_ns = (double)total * (double)placer_best_ns(hunt->placer);
+    double least_ns = work_ns / hunt->power[stages * pipelines];
+    return least_ns * 0.999999 <= (double)hunt->best.predicted_step_ns;
 }
 
 static int
@@ -89,74 +114,98 @@ candidate_compare(const void *left, const void *right)
     return (a->number > b->number) - (a->number < b->number);
 }
 
-/* Simulate the group's candidates, the most promising first, until none can win or enough
- * work is done. */
+/* Simulate one candidate, and keep it if it is the best so far. */
 static void
-settle(struct hunt *hunt)
+try_candidate(struct hunt *hunt, const struct candidate *candidate)
+{
+    placer_micro_batch(hunt->placer, candidate->outline.micro_batch);
+    enum place_result placed = place(hunt->placer, &candidate->outline, &hunt->draft);
+    must(placed != PLACE_NONE);
+    struct prediction prediction;
+    struct err err;
+    int rc = simulate(&hunt->draft, hunt->request, hunt->cluster, &prediction, &err);
+    must(rc == 0);
+    hunt->draft.predicted_step_ns = prediction.step_ns;
+    hunt->ops_left -= (int64_t)2 * candidate->outline.stages *
+                      (hunt->request->sequences / hunt->draft.micro_batch);
+    if (!hunt->found || plan_before(&hunt->draft, &hunt->best)) {
+        hunt->found = true;
+        hunt->best = hunt->draft;
+        hunt->best_prediction = prediction;
+    }
+}
+
+/* Simulate up to `most` candidates, the most promising first, until none can win or
+ * enough work is done. Those left that may yet win are kept for later. */
+static void
+settle(struct hunt *hunt, int most)
 {
     if (hunt->count > 1)
         qsort(hunt->candidates, (size_t)hunt->count, sizeof(*hunt->candidates),
               candidate_compare);
-    int64_t ops = 0;
-    for (int i = 0; i < hunt->count && ops < SIMULATED_OPS_MAX; i++) {
-        const struct candidate *candidate = &hunt->candidates[i];
+    int next = 0;
+    for (; next < hunt->count && next < most && hunt->ops_left > 0; next++) {
+        const struct candidate *candidate = &hunt->candidates[next];
         if (hunt->found && candidate->bound_ns > hunt->best.predicted_step_ns)
             break;
-        placer_micro_batch(hunt->placer, candidate->outline.micro_batch);
-        bool placed = place(hunt->placer, &candidate->outline, &hunt->draft);
-        must(placed);
-        struct prediction prediction;
-        struct err err;
-        if (simulate(&hunt->draft, hunt->request, hunt->cluster, &prediction, &err) != 0)
-            continue;
-        hunt->draft.predicted_step_ns = prediction.step_ns;
-        ops += (int64_t)2 * candidate->outline.stages *
-               (hunt->request->sequences / hunt->draft.micro_batch);
-        if (!hunt->found || plan_before(&hunt->draft, &hunt->best)) {
-            hunt->found = true;
-            hunt->best = hunt->draft;
-            hunt->best_prediction = prediction;
-        }
+        try_candidate(hunt, candidate);
     }
-    hunt->count = 0;
+    int kept = 0;
+    for (; next < hunt->count && most < CANDIDATES_MAX; next++) {
+        if (hunt->candidates[next].bound_ns > hunt->best.predicted_step_ns)
+            break;
+        hunt->candidates[kept++] = hunt->candidates[next];
+    }
+    hunt->count = kept;
 }
 
 /* Keep an outline for simulation if it can be placed and may win. Twins of the one before
  * are dropped. */
-static void
+static enum place_result
 offer(struct hunt *hunt, const struct place_outline *outline, uint64_t *twin)
 {
-    if (!place(hunt->placer, outline, &hunt->draft))
-        return;
+    enum place_result placed = place(hunt->placer, outline, &hunt->draft);
+    if (placed == PLACE_NONE)
+        return placed;
     const struct plan *plan = &hunt->draft;
     uint64_t nodes = 1;
     for (int s = 0; s < plan->stages_count; s++)
         for (int j = 0; j < plan->pipelines_count; j++)
             nodes = rng_mix(nodes, (uint64_t)plan->stages[s].nodes[j]);
     if (nodes == *twin)
-        return;
+        return placed;
     *twin = nodes;
-    int64_t bound_ns = simulate_bound(plan, hunt->request, hunt->cluster);
+    int64_t gradient_bytes[STAGES_MAX];
+    placer_gradients(hunt->placer, plan, gradient_bytes);
+    int64_t bound_ns = simulate_bound(plan, hunt->request, hunt->cluster, gradient_bytes);
     if (hunt->found && bound_ns > hunt->best.predicted_step_ns)
-        return;
-    hunt->candidates[hunt->count] = (struct candidate){bound_ns, hunt->count, *outline};
+        return placed;
+    hunt->candidates[hunt->count] =
+        (struct candidate){bound_ns, hunt->number++, *outline};
     if (++hunt->count == CANDIDATES_MAX) {
-        settle(hunt);
+        settle(hunt, CANDIDATES_MAX);
         placer_micro_batch(hunt->placer, outline->micro_batch);
     }
+    return placed;
 }
 
-/* The same outline with the nodes in every order. */
+/* The same outline with the nodes in every order that may matter: by speed; by memory too
+ * where the fast ones lack it. */
 static void
 offer_orders(struct hunt *hunt, struct place_outline *outline)
 {
     if (!worth_placing(hunt, outline->micro_batch, outline->stages, outline->pipelines))
         return;
     uint64_t twin = 0;
-    int orders = placer_uniform(hunt->placer) ? 1 : PLACE_ORDERS;
-    for (int order = 0; order < orders; order++) {
+    bool roomy = hunt->group_nodes <= FEW_NODES;
+    for (int order = 0; order < PLACE_ORDERS; order++) {
         outline->order = (enum place_order)order;
-        offer(hunt, outline, &twin);
+        bool by_speed = order <= PLACE_FAST_STAGES;
+        if (by_speed || roomy)
+            roomy = offer(hunt, outline, &twin) != PLACE_GOOD || roomy;
+        if (placer_uniform(hunt->placer) ||
+            (by_speed && !roomy && (outline->stages == 1 || outline->pipelines == 1)))
+            break;
     }
 }
 
@@ -220,7 +269,8 @@ next_depth(const struct hunt *hunt, int stages)
 {
     if (hunt->wish.pipeline > 0)
         return stages < hunt->wish.pipeline ? hunt->wish.pipeline : STAGES_MAX + 1;
-    return stages + (stages < 16 ? 1 : stages < 32 ? 2 : 4);
+    int fine = hunt->coarse ? 8 : 16;
+    return stages + (stages < fine ? 1 : stages < 2 * fine ? 2 : 4);
 }
 
 static int
@@ -253,7 +303,7 @@ try_nodes(struct hunt *hunt)
             offer(hunt, &outline, &twin);
         }
     }
-    settle(hunt);
+    settle(hunt, CANDIDATES_MAX);
 }
 
 /* Pipelines that lie each within one of the zones, or anywhere. */
@@ -262,10 +312,12 @@ try_pipelines(struct hunt *hunt, enum place_spread spread, const int *zones,
               int zones_count)
 {
     struct place_outline outline = {.spread = spread, .zones_count = zones_count};
+    uint64_t group = 0;
     int nodes = 0;
     int largest = 0;
     for (int i = 0; i < zones_count; i++) {
         outline.zones[i] = zones[i];
+        group |= UINT64_C(1) << zones[i];
         int here = placer_zone_nodes(hunt->placer, zones[i]);
         nodes += here;
         largest = here > largest ? here : largest;
@@ -273,10 +325,11 @@ try_pipelines(struct hunt *hunt, enum place_spread spread, const int *zones,
     if (spread == PLACE_ANYWHERE) {
         nodes = placer_nodes(hunt->placer);
         largest = nodes;
+        group = UINT64_MAX;
     }
     for (int i = 0; i < hunt->options_count; i++) {
         outline.micro_batch = hunt->options[i];
-        placer_micro_batch(hunt->placer, outline.micro_batch);
+        use_micro_batch(hunt, outline.micro_batch, group);
         int total = hunt->request->sequences / outline.micro_batch;
         for (int stages = next_depth(hunt, 0); stages <= depth_max(hunt, largest);
              stages = next_depth(hunt, stages)) {
@@ -352,9 +405,11 @@ links_may_win(const struct hunt *hunt, const int *chain, int chain_count, int mi
 static void
 try_chain(struct hunt *hunt, const int *chain, int chain_count)
 {
+    uint64_t group = 0;
     int nodes = 0;
     int fewest = MEMBERS_MAX;
     for (int i = 0; i < chain_count; i++) {
+        group |= UINT64_C(1) << chain[i];
         nodes += placer_zone_nodes(hunt->placer, chain[i]);
         fewest = least(fewest, placer_zone_nodes(hunt->placer, chain[i]));
     }
@@ -365,7 +420,7 @@ try_chain(struct hunt *hunt, const int *chain, int chain_count)
         };
         if (!links_may_win(hunt, chain, chain_count, outline.micro_batch))
             continue;
-        placer_micro_batch(hunt->placer, outline.micro_batch);
+        use_micro_batch(hunt, outline.micro_batch, group);
         int total = hunt->request->sequences / outline.micro_batch;
         for (int stages = next_depth(hunt, 0); stages <= depth_max(hunt, nodes);
              stages = next_depth(hunt, stages)) {
@@ -424,7 +479,7 @@ try_group(struct hunt *hunt, const int *zones, int zones_count)
         try_chain(hunt, chain, count);
     }
     try_pipelines(hunt, PLACE_PIPELINES, zones, zones_count);
-    settle(hunt);
+    settle(hunt, GROUP_TRIES);
 }
 
 /* The zone that joins a group next: the one whose narrowest link to it is the widest. -1:
@@ -470,7 +525,7 @@ static void
 try_groups(struct hunt *hunt, const int *zones, int zones_count)
 {
     if (zones_count <= 5) {
-        for (uint64_t some = 1; some < UINT64_C(1) << zones_count; some++) {
+        for (uint64_t some = (UINT64_C(1) << zones_count) - 1; some > 0; some--) {
             uint64_t group = 0;
             for (int i = 0; i < zones_count; i++)
                 if (some >> i & 1)
@@ -510,6 +565,7 @@ try_fixed_zones(struct hunt *hunt)
         .zones_count = request->zones_count,
     };
     int most = REPLICAS_MAX;
+    uint64_t zones = 0;
     for (int s = 0; s < request->zones_count; s++) {
         int zone = 0;
         while (zone < hunt->cluster->zones_count &&
@@ -518,13 +574,14 @@ try_fixed_zones(struct hunt *hunt)
         if (zone == hunt->cluster->zones_count)
             return;
         outline.zones[s] = zone;
+        zones |= UINT64_C(1) << zone;
         most = least(most, placer_zone_nodes(hunt->placer, zone));
     }
     if (outline.stages > workload_layers(&request->shape))
         return;
     for (int i = 0; i < hunt->options_count; i++) {
         outline.micro_batch = hunt->options[i];
-        placer_micro_batch(hunt->placer, outline.micro_batch);
+        use_micro_batch(hunt, outline.micro_batch, zones);
         int replicas[REPLICA_OPTIONS_MAX];
         int count =
             list_replicas(hunt, most, request->sequences / outline.micro_batch, replicas);
@@ -533,7 +590,7 @@ try_fixed_zones(struct hunt *hunt)
             offer_orders(hunt, &outline);
         }
     }
-    settle(hunt);
+    settle(hunt, CANDIDATES_MAX);
 }
 
 /* The best plan that keeps what this wish keeps; false if there is none. */
@@ -542,7 +599,10 @@ explore(struct hunt *hunt, const struct wish *wish)
 {
     hunt->wish = *wish;
     hunt->count = 0;
+    hunt->number = 0;
     list_micro_batches(hunt);
+    hunt->coarse = false;
+    hunt->ops_left = ZONE_OPS;
     if (wish->zones) {
         try_fixed_zones(hunt);
         return hunt->found;
@@ -556,12 +616,15 @@ explore(struct hunt *hunt, const struct wish *wish)
         if (placer_zone_nodes(hunt->placer, zone) > 0)
             zones[zones_count++] = zone;
     for (int i = 0; i < zones_count; i++) {
+        hunt->ops_left = ZONE_OPS;
         try_pipelines(hunt, PLACE_PIPELINES, &zones[i], 1);
-        settle(hunt);
+        settle(hunt, CANDIDATES_MAX);
     }
+    hunt->ops_left = GROUP_OPS;
+    hunt->coarse = placer_nodes(hunt->placer) > FEW_NODES;
     try_groups(hunt, zones, zones_count);
     try_pipelines(hunt, PLACE_ANYWHERE, zones, 0);
-    settle(hunt);
+    settle(hunt, CANDIDATES_MAX);
     return hunt->found;
 }
 

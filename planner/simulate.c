@@ -86,10 +86,13 @@ worker_times(const struct plan *plan, const struct plan_request *request,
 {
     const struct plan_stage *at = &plan->stages[stage];
     const struct cluster_node *node = &cluster->nodes[at->nodes[pipeline]];
-    int count[LAYER_KINDS] = {0};
-    for (int layer = at->first_layer; layer < at->first_layer + at->layers; layer++)
-        count[workload_layer_kind(&request->shape, layer)]++;
-
+    int embeddings = at->first_layer == 0;
+    int heads = at->first_layer + at->layers == workload_layers(&request->shape);
+    const int count[LAYER_KINDS] = {
+        [LAYER_EMBEDDING] = embeddings,
+        [LAYER_BLOCK] = at->layers - embeddings - heads,
+        [LAYER_HEAD] = heads,
+    };
     memset(worker, 0, sizeof(*worker));
     worker->zone = node->zone;
     worker->micro_batches = plan->micro_batches[pipeline];
@@ -393,35 +396,46 @@ simulate(const struct plan *plan, const struct plan_request *request,
     return rc;
 }
 
-/* The least that the stages' own work and the pipelines' filling and draining take; no
- * all-reduce yet. */
+/*
+ * The least that one pipeline takes to the end of its backwards. A stage cannot end
+ * before the first forward's way to it, its own work, and the last gradient's way back.
+ * And each of its activation slots is held from a forward until the gradient is back from
+ * all later stages, for one micro-batch after the other.
+ */
 static int64_t
-bound_compute(const struct plan *plan, const struct plan_request *request,
-              const struct cluster *cluster, int64_t ready_ns[STAGES_MAX],
-              int64_t *update_ns)
+bound_pipeline(const struct plan *plan, const struct plan_request *request,
+               const struct cluster *cluster, int pipeline, int64_t ready_ns[STAGES_MAX],
+               int64_t *update_ns)
 {
     int64_t boundary = workload_boundary_bytes(&request->shape, plan->micro_batch);
-    int64_t most_ns = 0;
-    for (int j = 0; j < plan->pipelines_count; j++) {
-        int64_t before_ns =
-            0; /* the first forward's way here, the last gradient's way back */
-        for (int s = 0; s < plan->stages_count; s++) {
-            struct worker worker;
-            if (worker_times(plan, request, cluster, s, j, &worker) != 0)
-                return NS_NEVER;
-            if (s > 0) {
-                int from = cluster->nodes[plan->stages[s - 1].nodes[j]].zone;
-                int64_t there = cluster_send_ns(cluster, from, worker.zone, boundary);
-                int64_t back = cluster_send_ns(cluster, worker.zone, from, boundary);
-                before_ns = ns_plus(before_ns, ns_plus(there, back));
-            }
-            int64_t turn_ns = worker.forward_ns + worker.backward_ns;
-            int64_t busy_ns = ns_times(worker.micro_batches, turn_ns);
-            ready_ns[s] = later(ready_ns[s], busy_ns);
-            most_ns = later(most_ns, ns_plus(before_ns, busy_ns));
-            before_ns = ns_plus(before_ns, turn_ns);
-            *update_ns = later(*update_ns, worker.update_ns);
-        }
+    int stages = plan->stages_count;
+    int m = plan->micro_batches[pipeline];
+    int64_t turn_ns[STAGES_MAX];
+    int64_t before_ns[STAGES_MAX];
+    int64_t all_ns = 0;
+    int zone = -1;
+    for (int s = 0; s < stages; s++) {
+        struct worker worker;
+        if (worker_times(plan, request, cluster, s, pipeline, &worker) != 0)
+            return NS_NEVER;
+        if (s > 0)
+            all_ns = ns_plus(
+                all_ns, ns_plus(cluster_send_ns(cluster, zone, worker.zone, boundary),
+                                cluster_send_ns(cluster, worker.zone, zone, boundary)));
+        zone = worker.zone;
+        before_ns[s] = all_ns;
+        turn_ns[s] = worker.forward_ns + worker.backward_ns;
+        all_ns = ns_plus(all_ns, turn_ns[s]);
+        *update_ns = later(*update_ns, worker.update_ns);
+    }
+    int64_t most_ns = all_ns;
+    for (int s = 0; all_ns < NS_NEVER && s < stages; s++) {
+        int slots = schedule_in_flight(stages, s, m);
+        int64_t busy_ns = ns_times(m, turn_ns[s]);
+        int64_t held_ns = ns_times((m + slots - 1) / slots, all_ns - before_ns[s]);
+        busy_ns = later(busy_ns, held_ns);
+        ready_ns[s] = later(ready_ns[s], busy_ns);
+        most_ns = later(most_ns, ns_plus(before_ns[s], busy_ns));
     }
     return most_ns;
 }
@@ -433,7 +447,8 @@ bound_links(const struct plan *plan, const struct plan_request *request,
 {
     int64_t boundary = workload_boundary_bytes(&request->shape, plan->micro_batch);
     int zones = cluster->zones_count;
-    int64_t sends[ZONES_MAX * ZONES_MAX] = {0};
+    int64_t sends[ZONES_MAX * ZONES_MAX];
+    memset(sends, 0, (size_t)(zones * zones) * sizeof(sends[0]));
     for (int s = 0; s + 1 < plan->stages_count; s++) {
         for (int j = 0; j < plan->pipelines_count; j++) {
             int from = cluster->nodes[plan->stages[s].nodes[j]].zone;
@@ -456,11 +471,14 @@ bound_links(const struct plan *plan, const struct plan_request *request,
 
 int64_t
 simulate_bound(const struct plan *plan, const struct plan_request *request,
-               const struct cluster *cluster)
+               const struct cluster *cluster, const int64_t *gradient_bytes)
 {
     int64_t ready_ns[STAGES_MAX] = {0};
     int64_t update_ns = 0;
-    int64_t most_ns = bound_compute(plan, request, cluster, ready_ns, &update_ns);
+    int64_t most_ns = 0;
+    for (int j = 0; j < plan->pipelines_count; j++)
+        most_ns = later(most_ns,
+                        bound_pipeline(plan, request, cluster, j, ready_ns, &update_ns));
     if (most_ns >= NS_NEVER)
         return NS_NEVER;
     most_ns = later(most_ns, bound_links(plan, request, cluster));
@@ -468,9 +486,7 @@ simulate_bound(const struct plan *plan, const struct plan_request *request,
      */
     int n = plan->pipelines_count;
     for (int s = 0; n > 1 && s < plan->stages_count; s++) {
-        struct stage_bytes bytes;
-        plan_stage_bytes(plan, request, s, &bytes);
-        int64_t share = ring_bytes(bytes.gradients, n);
+        int64_t share = ring_bytes(gradient_bytes[s], n);
         int64_t ring_ns = 0;
         for (int j = 0; j < n; j++) {
             int from = cluster->nodes[plan->stages[s].nodes[j]].zone;

@@ -34,9 +34,10 @@ struct prediction {
 int simulate(const struct plan *plan, const struct plan_request *request,
              const struct cluster *cluster, struct prediction *out, struct err *err);
 
-/* A time that no replay of this plan goes below, for a fraction of the work; NS_NEVER
- * when a node has no profile. */
+/* A time that no replay of this plan goes below, for a fraction of the work;
+ * `gradient_bytes` of each stage as in struct stage_bytes. NS_NEVER when a node has no
+ * profile. */
 int64_t simulate_bound(const struct plan *plan, const struct plan_request *request,
-                       const struct cluster *cluster);
+                       const struct cluster *cluster, const int64_t *gradient_bytes);
 
 #endif
