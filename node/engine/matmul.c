@@ -108,7 +108,8 @@ matmul_setup(void)
     chosen = NULL;
     for (int pass = wanted ? 0 : 1; pass < 2 && !chosen; pass++)
         for (int i = 0; i < 3 && !chosen; i++)
-            if ((pass == 1 || strcmp(order[i]->name, wanted) == 0) &&
+            if ((pass == 1 ? !order[i]->suits || order[i]->suits()
+                           : strcmp(order[i]->name, wanted) == 0) &&
                 matmul_check(order[i]))
                 chosen = order[i];
     if (!chosen)

@@ -1,5 +1,6 @@
 #include "node/engine/matmul_provider.h"
 
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -63,10 +64,10 @@ product(bool transpose_a, bool transpose_b, int m, int n, int k, float alpha,
     return best(transpose_a, transpose_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
 }
 
-const struct matmul_provider matmul_builtin = {"builtin", product};
+const struct matmul_provider matmul_builtin = {"builtin", product, NULL};
 
 #else
 
-const struct matmul_provider matmul_builtin = {"builtin", product_base};
+const struct matmul_provider matmul_builtin = {"builtin", product_base, NULL};
 
 #endif

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <dnnl.h>
+#include <stddef.h>
 #include <string.h>
 
 /* oneDNN threads through libgomp, whose count of threads belongs to the calling thread.
@@ -30,4 +31,4 @@ product(bool transpose_a, bool transpose_b, int m, int n, int k, float alpha,
                       lda, b, ldb, beta, c, ldc) == dnnl_success;
 }
 
-const struct matmul_provider matmul_onednn = {"onednn", product};
+const struct matmul_provider matmul_onednn = {"onednn", product, NULL};

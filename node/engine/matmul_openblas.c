@@ -1,6 +1,8 @@
 #include "node/engine/matmul_provider.h"
 
 #include <cblas.h>
+#include <stddef.h>
+#include <string.h>
 
 static bool
 product(bool transpose_a, bool transpose_b, int m, int n, int k, float alpha,
@@ -16,4 +18,19 @@ product(bool transpose_a, bool transpose_b, int m, int n, int k, float alpha,
     return true;
 }
 
-const struct matmul_provider matmul_openblas = {"openblas", product};
+/* A processor newer than the library gets kernels of 2004: a quarter of the speed of
+ * ours. */
+static bool
+suits(void)
+{
+    static const char *const old[] = {
+        "Prescott",   "Core2",        "Katmai",    "Coppermine", "Penryn",
+        "Dunnington", "Atom",         "Nano",      "Nehalem",    "Athlon",
+        "Opteron",    "Opteron_SSE3", "Barcelona", "Bobcat"};
+    for (size_t i = 0; i < sizeof(old) / sizeof(old[0]); i++)
+        if (strcmp(openblas_get_corename(), old[i]) == 0)
+            return false;
+    return true;
+}
+
+const struct matmul_provider matmul_openblas = {"openblas", product, suits};

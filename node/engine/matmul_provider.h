@@ -15,6 +15,7 @@ typedef bool (*matmul_fn)(bool transpose_a, bool transpose_b, int m, int n, int 
 struct matmul_provider {
     const char *name;
     matmul_fn product;
+    bool (*suits)(void); /* false: slower here than our own; NULL: always suits */
 };
 
 extern const struct matmul_provider matmul_onednn, matmul_openblas, matmul_builtin;

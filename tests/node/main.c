@@ -2,10 +2,15 @@
 
 Suite *suite_gradients(void);
 Suite *suite_fixture(void);
+Suite *suite_matmul(void);
+Suite *suite_stage(void);
+Suite *suite_data(void);
 
 int
 main(void)
 {
-    static Suite *(*const suites[])(void) = {suite_gradients, suite_fixture, NULL};
+    static Suite *(*const suites[])(void) = {
+        suite_gradients, suite_fixture, suite_matmul, suite_stage, suite_data, NULL,
+    };
     return suite_run(suites);
 }

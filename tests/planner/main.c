@@ -7,12 +7,14 @@ Suite *suite_plan(void);
 Suite *suite_schedule(void);
 Suite *suite_search(void);
 Suite *suite_simulate(void);
+Suite *suite_workload(void);
 
 int
 main(void)
 {
     Suite *(*const suites[])(void) = {
-        suite_cluster, suite_plan, suite_schedule, suite_simulate, suite_search, NULL,
+        suite_cluster, suite_plan,     suite_schedule, suite_simulate,
+        suite_search,  suite_workload, NULL,
     };
     return suite_run(suites);
 }
