@@ -1,12 +1,14 @@
 /*
- * agree.h - terms, votes and one decree per epoch (network.md 2.2, "plan-epoch consensus"):
- * the voters named by the decree of epoch e decide the decree of epoch e + 1, by single-decree Paxos with
- * Raft's terms, pre-vote and check-quorum around it.
+ * agree.h - terms, votes and one decree per epoch (network.md 2.2, "plan-epoch
+ * consensus"): the voters named by the decree of epoch e decide the decree of epoch e +
+ * 1, by single-decree Paxos with Raft's terms, pre-vote and check-quorum around it.
  *
- *     FOLLOWER --silence--> PRECANDIDATE --quorum of pre-votes--> CANDIDATE --quorum of votes--> LEADER
+ *     FOLLOWER --silence--> PRECANDIDATE --quorum of pre-votes--> CANDIDATE --quorum of
+ * votes--> LEADER
  *
- * Safety rests on what EFFECT_PERSIST made durable (promised term, accepted decree, committed decree and certificate), never on
- * clocks or gossip. Non-voters follow: they learn and verify decrees.
+ * Safety rests on what EFFECT_PERSIST made durable (promised term, accepted decree,
+ * committed decree and certificate), never on clocks or gossip. Non-voters follow: they
+ * learn and verify decrees.
  */
 #ifndef GOSSIP_AGREE_H
 #define GOSSIP_AGREE_H
@@ -14,30 +16,43 @@
 #include "gossip/decree.h"
 #include "gossip/effect.h"
 
-enum agree_role { AGREE_OBSERVER, AGREE_FOLLOWER, AGREE_PRECANDIDATE, AGREE_CANDIDATE, AGREE_LEADER };
+enum agree_role {
+    AGREE_OBSERVER,
+    AGREE_FOLLOWER,
+    AGREE_PRECANDIDATE,
+    AGREE_CANDIDATE,
+    AGREE_LEADER
+};
 const char *agree_role_name(enum agree_role role);
 
 struct agree;
 
 struct agree_options {
     const struct key *key;
-    uint64_t seed;      /* jitter */
-    int64_t silence_ms; /* an election starts after this much silence, + 500 ms x rank; 0: 2000 */
+    uint64_t incarnation; /* of this boot, as gossip counts it: who comes without a saved
+                           * state votes only when a decree lists it with this one or a
+                           * later one; 0: any later than the imported decree's */
+    uint64_t seed;        /* jitter */
+    int64_t silence_ms; /* an election starts after this much silence, + 500 ms x rank; 0:
+                           2000 */
     int64_t beat_ms;    /* 0: 400 */
 };
 
-/* From what was persisted last (ERR_CORRUPT when damaged: such a node must not vote and has to join anew), or fresh with NULL. */
-struct agree *agree_new(const struct agree_options *options, int64_t now_ms, const void *saved,
-                        size_t saved_len, struct err *err);
+/* From what was persisted last (ERR_CORRUPT when damaged: such a node must not vote and
+ * has to join anew), or fresh with NULL. */
+struct agree *agree_new(const struct agree_options *options, int64_t now_ms,
+                        const void *saved, size_t saved_len, struct err *err);
 void agree_free(struct agree *agree);
 
-/* Found a swarm: epoch 1 with ourselves as only member and voter; `nonce` makes its id unique. */
+/* Found a swarm: epoch 1 with ourselves as only member and voter; `nonce` makes its id
+ * unique. */
 void agree_found(struct agree *agree, int64_t now_ms, uint64_t incarnation,
                  const uint8_t nonce[ID_BYTES], const void *body, size_t body_len,
                  struct effects *effects);
 
-/* The newest committed decree with its certificate, for a joiner that has the swarm's secret; and its use there: trusted, since the seed
- * that gave it has the secret. Only a node that has no epoch of this swarm, or an older one, takes it. */
+/* The newest committed decree with its certificate, for a joiner that has the swarm's
+ * secret; and its use there: trusted, since the seed that gave it has the secret. Only a
+ * node that has no epoch of this swarm, or an older one, takes it. */
 void agree_export(const struct agree *agree, struct buf *out);
 int agree_import(struct agree *agree, int64_t now_ms, const void *bytes, size_t len,
                  struct effects *effects, struct err *err);
@@ -48,14 +63,18 @@ int agree_receive(struct agree *agree, int64_t now_ms, const struct frame *frame
 /* At least every 50 ms. */
 void agree_tick(struct agree *agree, int64_t now_ms, struct effects *effects);
 
-/* Evidence that a node is gone: when it leads, its voters elect at once, without the silence. */
-void agree_gone(struct agree *agree, int64_t now_ms, const struct id *node, struct effects *effects);
+/* Evidence that a node is gone: when it leads, its voters elect at once, without the
+ * silence. */
+void agree_gone(struct agree *agree, int64_t now_ms, const struct id *node,
+                struct effects *effects);
 
-/* Round trip to the slowest voter, for timers: silence is max(silence_ms, 10 of these). */
+/* Round trip to the slowest voter, for timers: silence is max(silence_ms, 10 of these).
+ */
 void agree_round_trip(struct agree *agree, int64_t round_trip_ms);
 
-/* Leader, after EFFECT_COLLECT and while nothing is pending: propose the next epoch. Members sorted; voters from decree_next_voters(). ERR_STOPPED
- * when we do not lead or a proposal is under way. */
+/* Leader, after EFFECT_COLLECT and while nothing is pending: propose the next epoch.
+ * Members sorted; voters from decree_next_voters(). ERR_STOPPED when we do not lead or a
+ * proposal is under way. */
 int agree_propose(struct agree *agree, int64_t now_ms, enum decree_cause cause,
                   const struct decree_member *members, uint32_t count, const void *body,
                   size_t body_len, struct effects *effects, struct err *err);
@@ -71,14 +90,17 @@ void agree_resign(struct agree *agree, int64_t now_ms, struct effects *effects);
 
 enum agree_role agree_role(const struct agree *agree);
 uint64_t agree_term(const struct agree *agree);
-const struct id *agree_leader(const struct agree *agree);      /* empty: none known */
-const struct decree *agree_decree(const struct agree *agree);  /* newest committed; NULL: none */
+const struct id *agree_leader(const struct agree *agree); /* empty: none known */
+const struct decree *
+agree_decree(const struct agree *agree); /* newest committed; NULL: none */
 const struct id *agree_decree_hash(const struct agree *agree);
-bool agree_quorum(const struct agree *agree);                  /* false: a minority, training pauses */
-bool agree_idle(const struct agree *agree);                    /* we lead and nothing is pending */
-int64_t agree_heard_ms(const struct agree *agree, const struct id *voter); /* leader: last answer of this voter */
+bool agree_quorum(const struct agree *agree); /* false: a minority, training pauses */
+bool agree_idle(const struct agree *agree);   /* we lead and nothing is pending */
+int64_t agree_heard_ms(const struct agree *agree,
+                       const struct id *voter); /* leader: last answer of this voter */
 
 /* Verify a certified decree against the decree before it; used by tests and tools. */
-int agree_verify(const struct decree *previous, const void *certified, size_t len, struct err *err);
+int agree_verify(const struct decree *previous, const void *certified, size_t len,
+                 struct err *err);
 
 #endif
