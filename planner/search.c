@@ -46,6 +46,7 @@ struct hunt {
     double power[MEMBERS_MAX + 1];
     int strongest[MEMBERS_MAX];
     int group_nodes;
+    int64_t path_ns;  /* of one micro-batch between the zones at hand, there and back */
     bool coarse;      /* skip some depths of long pipelines */
     int64_t ops_left; /* schedule entries that may yet be replayed */
     bool found;
@@ -90,7 +91,9 @@ use_micro_batch(struct hunt *hunt, int micro_batch, uint64_t zones)
             hunt->power[i] + placer_power(hunt->placer, hunt->strongest[i]);
 }
 
-/* Could any placing of so many nodes be as fast as the best so far? */
+/* Could any placing of so many nodes be as fast as the best so far? Not if they lack the
+ * power; nor if a stage's activation slots are too few for a model and its way through
+ * the zones to go by in them as often as the longest pipeline has to. */
 static bool
 worth_placing(const struct hunt *hunt, int micro_batch, int stages, int pipelines)
 {
@@ -99,9 +102,15 @@ worth_placing(const struct hunt *hunt, int micro_batch, int stages, int pipeline
         return false;
     if (!hunt->found)
         return true;
-    double work_ns = (double)total * (double)placer_best_ns(hunt->placer);
-    double least_ns = work_ns / hunt->power[stages * pipelines];
-    return least_ns * 0.999999 <= (double)hunt->best.predicted_step_ns;
+    int64_t best_ns = placer_best_ns(hunt->placer);
+    double power_ns = (double)total * (double)best_ns / hunt->power[stages * pipelines];
+    if (power_ns * 0.999999 > (double)hunt->best.predicted_step_ns)
+        return false;
+    int longest = (total + pipelines - 1) / pipelines;
+    int slots = least(stages, longest);
+    int64_t slots_ns =
+        ns_times((longest + slots - 1) / slots, ns_plus(best_ns, hunt->path_ns));
+    return slots_ns <= hunt->best.predicted_step_ns;
 }
 
 static int
@@ -313,6 +322,7 @@ try_pipelines(struct hunt *hunt, enum place_spread spread, const int *zones,
 {
     struct place_outline outline = {.spread = spread, .zones_count = zones_count};
     uint64_t group = 0;
+    hunt->path_ns = 0;
     int nodes = 0;
     int largest = 0;
     for (int i = 0; i < zones_count; i++) {
@@ -384,18 +394,21 @@ share_stages(const struct hunt *hunt, const int *chain, int chain_count, int rep
 }
 
 /* Can the links between the zones of a chain carry a step's micro-batches in the time to
- * beat? */
+ * beat? Notes how long one of them is on its way there and back. */
 static bool
-links_may_win(const struct hunt *hunt, const int *chain, int chain_count, int micro_batch)
+links_may_win(struct hunt *hunt, const int *chain, int chain_count, int micro_batch)
 {
-    if (!hunt->found)
-        return true;
+    const struct cluster *cluster = hunt->cluster;
     int64_t bytes = workload_boundary_bytes(&hunt->request->shape, micro_batch);
     int total = hunt->request->sequences / micro_batch;
+    hunt->path_ns = 0;
     for (int i = 0; i + 1 < chain_count; i++) {
-        int64_t all_ns = cluster_send_ns(hunt->cluster, chain[i], chain[i + 1], bytes);
-        int64_t delay_ns = cluster_send_ns(hunt->cluster, chain[i], chain[i + 1], 0);
-        if (ns_times(total, all_ns - delay_ns) > hunt->best.predicted_step_ns)
+        int64_t there_ns = cluster_send_ns(cluster, chain[i], chain[i + 1], bytes);
+        int64_t back_ns = cluster_send_ns(cluster, chain[i + 1], chain[i], bytes);
+        int64_t delay_ns = cluster_send_ns(cluster, chain[i], chain[i + 1], 0);
+        hunt->path_ns = ns_plus(hunt->path_ns, ns_plus(there_ns, back_ns));
+        if (hunt->found &&
+            ns_times(total, there_ns - delay_ns) > hunt->best.predicted_step_ns)
             return false;
     }
     return true;
@@ -566,6 +579,7 @@ try_fixed_zones(struct hunt *hunt)
     };
     int most = REPLICAS_MAX;
     uint64_t zones = 0;
+    hunt->path_ns = 0;
     for (int s = 0; s < request->zones_count; s++) {
         int zone = 0;
         while (zone < hunt->cluster->zones_count &&

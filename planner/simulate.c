@@ -413,15 +413,19 @@ bound_pipeline(const struct plan *plan, const struct plan_request *request,
     int64_t turn_ns[STAGES_MAX];
     int64_t before_ns[STAGES_MAX];
     int64_t all_ns = 0;
+    int64_t way_ns = 0;
     int zone = -1;
+    int from = -1; /* the zones that way_ns is between */
     for (int s = 0; s < stages; s++) {
         struct worker worker;
         if (worker_times(plan, request, cluster, s, pipeline, &worker) != 0)
             return NS_NEVER;
-        if (s > 0)
-            all_ns = ns_plus(
-                all_ns, ns_plus(cluster_send_ns(cluster, zone, worker.zone, boundary),
-                                cluster_send_ns(cluster, worker.zone, zone, boundary)));
+        if (s > 0 && (from != zone || zone != worker.zone)) {
+            way_ns = ns_plus(cluster_send_ns(cluster, zone, worker.zone, boundary),
+                             cluster_send_ns(cluster, worker.zone, zone, boundary));
+            from = zone;
+        }
+        all_ns = ns_plus(all_ns, way_ns);
         zone = worker.zone;
         before_ns[s] = all_ns;
         turn_ns[s] = worker.forward_ns + worker.backward_ns;
