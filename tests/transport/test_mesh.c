@@ -27,6 +27,7 @@ struct node {
     struct key *key;
     struct id swarm;
     struct address base;
+    const struct address_routes *routes;
     struct mesh *mesh;
     int frames;
     struct frame last;
@@ -85,6 +86,7 @@ node_listen(struct node *node, struct admit *admit)
         .key = node->key,
         .swarm = node->swarm,
         .listen = node->base,
+        .routes = node->routes,
         .frame = heard,
         .peer = seen,
         .arg = node,
@@ -543,23 +545,13 @@ END_TEST
 START_TEST(a_route_is_dialled_in_place_of_the_address)
 {
     struct pair pair;
-    struct err err;
     pair_open(&pair);
-    mesh_close(pair.a.mesh);
     struct address nowhere = harness_address();
     struct address_route route = {.to = nowhere, .via = pair.b.base};
     struct address_routes routes = {1, &route};
-    struct mesh_options options = {
-        .key = pair.a.key,
-        .swarm = swarm_a,
-        .listen = pair.a.base,
-        .routes = &routes,
-        .frame = heard,
-        .peer = seen,
-        .arg = &pair.a,
-    };
-    pair.a.mesh = mesh_open(pair.loop, pair.admit, &options, &err);
-    ck_assert_ptr_nonnull(pair.a.mesh);
+    node_silence(&pair.a);
+    pair.a.routes = &routes;
+    node_listen(&pair.a, pair.admit);
     mesh_peer(pair.a.mesh, key_id(pair.b.key), &nowhere);
     ck_assert(wait_for(&pair.a, 0, MESH_UP, 1000));
     pair_close(&pair);
