@@ -23,6 +23,7 @@ enum {
     DIGEST_AGAIN_MS = 500, /* between two answers to one peer's digests */
     GREET_LEAST_MS = 250,  /* between two digests to peers just met */
     CONFLICT_AGAIN_MS = 10000,     /* between two reports of a twin */
+    RECENT_MS = 10 * 60 * 1000,    /* the dead are called on often for so long */
     KEEP_MS = 24 * 60 * 60 * 1000, /* the dead and those who left are known for so long */
     PIGGYBACK_BYTES =
         16 << 10,            /* statements in a message that are not asked for, about */

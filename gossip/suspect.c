@@ -313,20 +313,27 @@ tick_suspects(struct gossip *gossip, struct effects *effects)
     }
 }
 
-/* One of the dead, by chance: a partition that heals is noticed from either side. */
+/* One of the dead, by chance: a partition that heals is noticed from either side, sooner
+ * while it is young. */
 static void
-tick_dead(struct gossip *gossip, bool alone, struct effects *effects)
+tick_dead(struct gossip *gossip, struct effects *effects)
 {
     struct entry *choice = NULL;
     uint64_t seen = 0;
+    bool recent = false;
     if (gossip->now_ms < gossip->reconnect_at_ms)
         return;
+    for (size_t i = 0; i < gossip->table.count; i++) {
+        struct entry *entry = gossip->table.list[i];
+        if (entry->member.state != MEMBER_DEAD)
+            continue;
+        recent = recent || gossip->now_ms - entry->member.since_ms < RECENT_MS;
+        if (rng_below(&gossip->prober.rng, ++seen) == 0)
+            choice = entry;
+    }
+    int64_t intervals = !choice ? 1 : recent ? 2 : 10;
     gossip->reconnect_at_ms =
-        gossip->now_ms + gossip->options.probe_interval_ms * (alone ? 1 : 10);
-    for (size_t i = 0; i < gossip->table.count; i++)
-        if (gossip->table.list[i]->member.state == MEMBER_DEAD &&
-            rng_below(&gossip->prober.rng, ++seen) == 0)
-            choice = gossip->table.list[i];
+        gossip->now_ms + intervals * gossip->options.probe_interval_ms;
     if (choice)
         start(gossip, PROBE_RECONNECT, choice, core_patience_ms(gossip, choice),
               core_deadline_ms(gossip, choice), effects);
@@ -348,5 +355,5 @@ probe_tick(struct gossip *gossip, struct effects *effects)
         start(gossip, PROBE_ROUND, entry, core_patience_ms(gossip, entry),
               core_deadline_ms(gossip, entry), effects);
     }
-    tick_dead(gossip, table_active(&gossip->table) <= 1, effects);
+    tick_dead(gossip, effects);
 }

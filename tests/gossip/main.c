@@ -1,0 +1,16 @@
+#include "tests/suite.h"
+
+#include <stddef.h>
+
+Suite *suite_effect(void);
+Suite *suite_record(void);
+Suite *suite_gossip(void);
+Suite *suite_link(void);
+
+int
+main(void)
+{
+    static Suite *(*const suites[])(void) = {suite_effect, suite_record, suite_gossip,
+                                             suite_link, NULL};
+    return suite_run(suites);
+}
