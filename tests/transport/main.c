@@ -2,6 +2,7 @@
 
 #include <stddef.h>
 
+Suite *suite_base(void);
 Suite *suite_codec(void);
 Suite *suite_key(void);
 Suite *suite_frame(void);
@@ -11,6 +12,7 @@ Suite *suite_yaml(void);
 Suite *suite_loop(void);
 Suite *suite_admit(void);
 Suite *suite_bulk(void);
+Suite *suite_bulk_chunk(void);
 Suite *suite_group_ring(void);
 Suite *suite_bulk_flow(void);
 Suite *suite_join(void);
@@ -19,10 +21,10 @@ Suite *suite_mesh(void);
 int
 main(void)
 {
-    Suite *(*const suites[])(void) = {suite_codec,     suite_key,  suite_frame,
-                                      suite_address,   suite_json, suite_loop,
-                                      suite_admit,     suite_bulk, suite_group_ring,
-                                      suite_bulk_flow, suite_yaml, suite_join,
-                                      suite_mesh,      NULL};
+    Suite *(*const suites[])(void) = {
+        suite_base,    suite_codec,      suite_key,        suite_frame,
+        suite_address, suite_json,       suite_loop,       suite_admit,
+        suite_bulk,    suite_bulk_chunk, suite_group_ring, suite_bulk_flow,
+        suite_yaml,    suite_join,       suite_mesh,       NULL};
     return suite_run(suites);
 }

@@ -32,7 +32,8 @@ file_read(const char *path, size_t bytes_max, struct buf *buf, struct err *err)
         if (got == 0)
             break;
         if (buf->len - start + (size_t)got > bytes_max) {
-            err_set(err, ERR_LIMIT, "file \"%s\" is larger than %zu bytes", path, bytes_max);
+            err_set(err, ERR_LIMIT, "file \"%s\" is larger than %zu bytes", path,
+                    bytes_max);
             goto out;
         }
         buf_add(buf, block, (size_t)got);
@@ -67,7 +68,10 @@ file_write(const char *path, const void *data, size_t bytes, mode_t mode, struct
     char temporary[PATH_BYTES_MAX + 8], folder[PATH_BYTES_MAX];
     must(strlen(path) < PATH_BYTES_MAX);
     snprintf(temporary, sizeof(temporary), "%s.new", path);
-    int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
+    /* What a crash left there has its own mode, and may be a link: it goes first. */
+    if (unlink(temporary) && errno != ENOENT)
+        return err_set_errno(err, "could not remove \"%s\"", temporary);
+    int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
     if (fd < 0)
         return err_set_errno(err, "could not create \"%s\"", temporary);
     if (file_write_at(fd, data, bytes, 0, temporary, err))
@@ -99,7 +103,7 @@ int
 file_make_folder(const char *path, struct err *err)
 {
     char part[PATH_BYTES_MAX];
-    must(strlen(path) < sizeof(part));
+    must(*path && strlen(path) < sizeof(part));
     snprintf(part, sizeof(part), "%s", path);
     for (char *at = part + 1;; at++) {
         if (*at != '/' && *at != '\0')
@@ -149,7 +153,8 @@ remove_one(const char *path, const struct stat *status, int kind, struct FTW *wh
 int
 file_remove_tree(const char *path, struct err *err)
 {
-    if (!file_exists(path))
+    struct stat status;
+    if (lstat(path, &status) && errno == ENOENT)
         return 0;
     if (nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS))
         return err_set_errno(err, "could not remove \"%s\"", path);

@@ -1,7 +1,9 @@
 #include "transport/base/log.h"
 #include "transport/base/clock.h"
+#include "transport/base/utf8.h"
 
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -17,21 +19,24 @@ log_setup(enum log_level level, bool json)
     as_json = json;
 }
 
-/* Appends `text` as the inside of a JSON string. */
+/* Appends `text` as the inside of a JSON string; bytes that are no UTF-8 become "?". */
 static size_t
 escape(char *out, size_t room, const char *text)
 {
     size_t used = 0;
-    for (; *text && used + 7 < room; text++) {
+    while (*text && used + 7 < room) {
         unsigned char c = (unsigned char)*text;
-        if (c == '"' || c == '\\') {
+        size_t len = utf8_bytes(text);
+        if (c == '"' || c == '\\')
             out[used++] = '\\';
-            out[used++] = (char)c;
-        } else if (c < 0x20) {
+        if (c < 0x20)
             used += (size_t)snprintf(out + used, 7, "\\u%04x", c);
-        } else {
-            out[used++] = (char)c;
-        }
+        else if (len == 0)
+            out[used++] = '?';
+        else
+            for (size_t i = 0; i < len; i++)
+                out[used++] = text[i];
+        text += len ? len : 1;
     }
     out[used] = '\0';
     return used;
@@ -49,7 +54,7 @@ log_write(enum log_level level, const char *subsystem, const char *fmt, ...)
     vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
     for (char *at = text; *at && !as_json; at++)
-        if ((unsigned char)*at < 0x20)
+        if ((unsigned char)*at < 0x20 || *at == 0x7f)
             *at = ' ';
 
     int64_t now = clock_wall_ms();
@@ -58,9 +63,10 @@ log_write(enum log_level level, const char *subsystem, const char *fmt, ...)
     if (as_json) {
         char escaped[2400];
         escape(escaped, sizeof(escaped), text);
-        len = snprintf(line, sizeof(line),
-                       "{\"t_ms\":%lld,\"level\":\"%s\",\"subsystem\":\"%s\",\"text\":\"%s\"}\n",
-                       (long long)now, names[level], subsystem, escaped);
+        len = snprintf(
+            line, sizeof(line),
+            "{\"t_ms\":%lld,\"level\":\"%s\",\"subsystem\":\"%s\",\"text\":\"%s\"}\n",
+            (long long)now, names[level], subsystem, escaped);
     } else {
         time_t seconds = (time_t)(now / 1000);
         struct tm utc;
@@ -78,13 +84,12 @@ bool
 log_site_open(struct log_site *site, unsigned *left_out)
 {
     int64_t now = clock_ms();
-    int64_t next = site->next_ms;
-    if (now < next || !__atomic_compare_exchange_n((int64_t *)&site->next_ms, &next, now + 1000,
-                                                   false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
-        site->left_out++;
+    int64_t next = atomic_load(&site->next_ms);
+    if (now < next ||
+        !atomic_compare_exchange_strong(&site->next_ms, &next, now + 1000)) {
+        atomic_fetch_add(&site->left_out, 1);
         return false;
     }
-    *left_out = site->left_out;
-    site->left_out = 0;
+    *left_out = atomic_exchange(&site->left_out, 0);
     return true;
 }
