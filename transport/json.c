@@ -1,6 +1,7 @@
 #include "transport/json.h"
 #include "transport/base/file.h"
 #include "transport/base/must.h"
+#include "transport/base/utf8.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -152,6 +153,14 @@ json_bool(const struct json *value, bool otherwise)
     return json_is_boolean(truth) ? json_is_true(truth) : otherwise;
 }
 
+char *
+json_print(const struct json *value)
+{
+    char *text = json_dumps(theirs(value), JSON_COMPACT | JSON_ENCODE_ANY);
+    must(text); /* what was parsed can be printed */
+    return text;
+}
+
 bool
 json_is_object(const struct json *value)
 {
@@ -178,40 +187,24 @@ json_is_int(const struct json *value)
 
 /* ---- writing ---- */
 
-/* How many bytes at `at` are one UTF-8 character (RFC 3629); 0 when they are none. */
-static size_t
-utf8_bytes(const unsigned char *at)
-{
-    if (at[0] < 0x80)
-        return 1;
-    size_t len = at[0] >= 0xf0 ? 4 : at[0] >= 0xe0 ? 3 : 2;
-    if (at[0] < 0xc2 || at[0] > 0xf4)
-        return 0;
-    for (size_t i = 1; i < len; i++)
-        if ((at[i] & 0xc0) != 0x80)
-            return 0;
-    bool wrong = (at[0] == 0xe0 && at[1] < 0xa0) || (at[0] == 0xed && at[1] > 0x9f) ||
-                 (at[0] == 0xf0 && at[1] < 0x90) || (at[0] == 0xf4 && at[1] > 0x8f);
-    return wrong ? 0 : len;
-}
-
 static void
 put_quoted(struct buf *out, const char *text)
 {
     buf_add(out, "\"", 1);
-    for (const unsigned char *at = (const unsigned char *)text; *at;) {
-        size_t len = utf8_bytes(at);
-        if (*at == '"' || *at == '\\')
-            buf_printf(out, "\\%c", *at);
-        else if (*at == '\n')
+    while (*text) {
+        unsigned char c = (unsigned char)*text;
+        size_t len = utf8_bytes(text);
+        if (c == '"' || c == '\\')
+            buf_printf(out, "\\%c", c);
+        else if (c == '\n')
             buf_add(out, "\\n", 2);
-        else if (*at < 0x20 || *at == 0x7f)
-            buf_printf(out, "\\u%04x", *at);
+        else if (c < 0x20 || c == 0x7f)
+            buf_printf(out, "\\u%04x", c);
         else if (len == 0)
             buf_add(out, "\\ufffd", 6);
         else
-            buf_add(out, at, len);
-        at += len ? len : 1;
+            buf_add(out, text, len);
+        text += len ? len : 1;
     }
     buf_add(out, "\"", 1);
 }

@@ -31,6 +31,9 @@ const char *json_text(const struct json *value, const char *otherwise);
 int64_t json_int(const struct json *value, int64_t otherwise);
 double json_double(const struct json *value, double otherwise); /* an integer is a number, too */
 bool json_bool(const struct json *value, bool otherwise);
+/* The value as compact text, keys in their order. The caller frees it. */
+char *json_print(const struct json *value);
+
 bool json_is_object(const struct json *value);
 bool json_is_array(const struct json *value);
 bool json_is_text(const struct json *value);

@@ -465,17 +465,19 @@ END_TEST
 
 enum { MADE_MAX = 200 };
 
+enum made_kind {
+    MADE_ARRAY,
+    MADE_END,
+    MADE_UINT,
+    MADE_INT,
+    MADE_BOOL,
+    MADE_BYTES,
+    MADE_TEXT
+};
+
 /* What a random message is made of, in order. */
 struct made {
-    enum {
-        MADE_ARRAY,
-        MADE_END,
-        MADE_UINT,
-        MADE_INT,
-        MADE_BOOL,
-        MADE_BYTES,
-        MADE_TEXT
-    } kind;
+    enum made_kind kind;
     uint64_t number;
     char data[300];
 };
@@ -490,7 +492,9 @@ any_width(struct rng *rng)
 static void
 make_leaf(struct rng *rng, struct made *made, struct buf *to)
 {
-    made->kind = MADE_UINT + (int)rng_below(rng, 5);
+    static const enum made_kind leaves[] = {MADE_UINT, MADE_INT, MADE_BOOL, MADE_BYTES,
+                                            MADE_TEXT};
+    made->kind = leaves[rng_below(rng, 5)];
     made->number = any_width(rng);
     size_t len = rng_below(rng, rng_below(rng, 2) ? 40 : 290);
     switch (made->kind) {

@@ -82,6 +82,21 @@ START_TEST(values_are_found_in_the_tree)
 }
 END_TEST
 
+START_TEST(a_value_is_printed_compactly_in_its_order)
+{
+    static const char text[] =
+        "{\"z\": [1, -0.5, true, null],\n \"a\": {\"k\": \"\\u00e9\\n\"}}";
+    struct json *root = taken(text, strlen(text));
+    char *printed = json_print(root);
+    ck_assert_str_eq(printed, "{\"z\":[1,-0.5,true,null],\"a\":{\"k\":\"\xc3\xa9\\n\"}}");
+    free(printed);
+    printed = json_print(json_at(json_get(root, "z"), 0));
+    ck_assert_str_eq(printed, "1");
+    free(printed);
+    json_free(root);
+}
+END_TEST
+
 START_TEST(what_is_absent_or_of_another_kind_is_the_default)
 {
     static const char text[] = "{\"n\": 5, \"s\": \"5\", \"z\": null, \"x\": 1.5}";
@@ -359,6 +374,7 @@ suite_json(void)
     TCase *tests = suite_case(suite, "json", 20);
     tcase_add_checked_fixture(tests, setup, teardown);
     tcase_add_test(tests, values_are_found_in_the_tree);
+    tcase_add_test(tests, a_value_is_printed_compactly_in_its_order);
     tcase_add_test(tests, what_is_absent_or_of_another_kind_is_the_default);
     tcase_add_test(tests, keys_come_in_the_order_of_the_file);
     tcase_add_test(tests, what_is_not_json_is_refused_with_its_line);
