@@ -161,6 +161,14 @@ json_print(const struct json *value)
     return text;
 }
 
+char *
+json_print(const struct json *value)
+{
+    char *text = json_dumps(theirs(value), JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));
+    must(text);
+    return text;
+}
+
 bool
 json_is_object(const struct json *value)
 {

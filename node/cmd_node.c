@@ -1,0 +1,168 @@
+#include "node/command.h"
+#include "node/engine/matmul.h"
+#include "node/node.h"
+#include "transport/base/file.h"
+#include "transport/yaml.h"
+
+#include <argp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    OPTION_MEMORY = 256,
+    OPTION_SECRET,
+    OPTION_LOG_FORMAT,
+    OPTION_LOG_LEVEL,
+    OPTION_ADVERTISE
+};
+
+static const struct argp_option options[] = {
+    {"zone", 'z', "ZONE", 0, "Zone of this machine: nodes with fast links among them", 0},
+    {"name", 'n', "NAME", 0, "Name of this node (default: the short form of its id)", 0},
+    {"data", 'd', "DIR", 0, "Data folder (default ~/.local/share/flotilla)", 0},
+    {"listen", 'l', "HOST:PORT", 0,
+     "Join socket (default 0.0.0.0:7700); control is PORT+1, bulk data PORT+2", 0},
+    {"advertise", OPTION_ADVERTISE, "HOST:PORT", 0, "Address that other nodes dial", 0},
+    {"join", 'j', "HOST:PORT", 0, "Join the swarm of the node at this address", 0},
+    {"secret-file", OPTION_SECRET, "FILE", 0,
+     "The swarm's secret (default: FLOTILLA_SECRET, then DIR/swarm.secret)", 0},
+    {"threads", 't', "N", 0, "Compute threads (default: one per core)", 0},
+    {"memory", OPTION_MEMORY, "SIZE", 0,
+     "Memory that training may use, as 4GiB (default: 80 % of what is available)", 0},
+    {"config", 'c', "FILE", 0, "Read node.yaml; options win over it", 0},
+    {"log-format", OPTION_LOG_FORMAT, "FORMAT", 0, "text or json", 0},
+    {"log-level", OPTION_LOG_LEVEL, "LEVEL", 0, "error, warn, info or debug", 0},
+    {0}};
+
+static const char doc[] =
+    "Run a node: it founds a swarm in an empty data folder, joins one by a seed's "
+    "address and the "
+    "swarm's secret, or comes back as the member that it was.\v"
+    "Examples:\n"
+    "  flotilla node --zone a\n"
+    "  flotilla node --zone b --join 203.0.113.7:7700 --secret-file swarm.secret\n\n"
+    "Ports to open: PORT, PORT+1 and PORT+2. SIGTERM leaves the swarm, a second one "
+    "stops at once.";
+
+static int
+take_option(int key, const char *arg, struct node_config *config, struct err *err)
+{
+    char *end;
+    switch (key) {
+    case 'z':
+        snprintf(config->zone, sizeof(config->zone), "%.32s", arg);
+        return config_name_check("--zone", arg, err);
+    case 'n':
+        snprintf(config->name, sizeof(config->name), "%.32s", arg);
+        return config_name_check("--name", arg, err);
+    case 'd':
+        if (strlen(arg) > PATH_BYTES_MAX - 512)
+            return err_set(err, ERR_USAGE, "--data is a path of more than %d bytes",
+                           PATH_BYTES_MAX - 512);
+        snprintf(config->data, sizeof(config->data), "%s", arg);
+        return 0;
+    case 'l':
+        return address_parse(arg, &config->listen, err);
+    case OPTION_ADVERTISE:
+        return address_parse(arg, &config->advertise, err);
+    case 'j':
+        return address_parse(arg, &config->join, err);
+    case OPTION_SECRET:
+        snprintf(config->secret_file, sizeof(config->secret_file), "%s", arg);
+        return 0;
+    case 't':
+        config->threads = (int)strtol(arg, &end, 10);
+        if (*end || config->threads < 1 || config->threads > 1024)
+            return err_set(err, ERR_USAGE,
+                           "--threads is \"%s\", but must be from 1 to 1024", arg);
+        return 0;
+    case OPTION_MEMORY:
+        return size_parse(arg, &config->memory_bytes, err);
+    case OPTION_LOG_FORMAT:
+        config->log_json = strcmp(arg, "json") == 0;
+        if (!config->log_json && strcmp(arg, "text") != 0)
+            return err_set(err, ERR_USAGE, "--log-format is \"%s\"; use text or json",
+                           arg);
+        return 0;
+    default: {
+        static const char *const levels[] = {"error", "warn", "info", "debug"};
+        for (int i = 0; i < 4; i++)
+            if (strcmp(arg, levels[i]) == 0) {
+                config->log_level = (enum log_level)i;
+                return 0;
+            }
+        return err_set(err, ERR_USAGE,
+                       "--log-level is \"%s\"; use error, warn, info or debug", arg);
+    }
+    }
+}
+
+static error_t
+parse(int key, char *arg, struct argp_state *state)
+{
+    if (key == ARGP_KEY_ARG) {
+        argp_error(state, "\"%s\" is one argument too many", arg);
+        return EINVAL;
+    }
+    if (!arg || key == 'c')
+        return key == 'c' || key == ARGP_KEY_END || key == ARGP_KEY_INIT
+                   ? 0
+                   : ARGP_ERR_UNKNOWN;
+    struct err err;
+    if (take_option(key, arg, state->input, &err))
+        argp_error(state, "%s", err.msg);
+    return 0;
+}
+
+static int64_t
+memory_available(void)
+{
+    struct buf text = {0};
+    struct err err;
+    long long kib = 0;
+    if (file_read("/proc/meminfo", 64 << 10, &text, &err) == 0) {
+        buf_add(&text, "", 1);
+        const char *at = strstr((char *)text.data, "MemAvailable:");
+        if (at)
+            kib = strtoll(at + strlen("MemAvailable:"), NULL, 10);
+    }
+    buf_release(&text);
+    return kib > 0 ? kib * 1024 / 10 * 8 : INT64_C(1) << 30;
+}
+
+int
+cmd_node(int argc, char **argv)
+{
+    struct node_config config;
+    config_init(&config);
+    struct err err;
+    int result = 0;
+    for (int i = 1; i < argc && result == 0; i++) {
+        const char *file = NULL;
+        if ((strcmp(argv[i], "-c") == 0 || strcmp(argv[i], "--config") == 0) &&
+            i + 1 < argc)
+            file = argv[i + 1];
+        else if (strncmp(argv[i], "--config=", 9) == 0)
+            file = argv[i] + 9;
+        if (file)
+            result = config_read(file, &config, &err);
+    }
+    static const struct argp argp = {options, parse, NULL, doc, NULL, NULL, NULL};
+    if (result == 0 && argp_parse(&argp, argc, argv, 0, NULL, &config))
+        return EXIT_USAGE;
+    if (result == 0) {
+        long cores = sysconf(_SC_NPROCESSORS_ONLN);
+        if (config.threads == 0)
+            config.threads = cores > 0 ? (int)cores : 1;
+        if (config.memory_bytes == 0)
+            config.memory_bytes = memory_available();
+        log_setup(config.log_level, config.log_json);
+        log_info("engine", "matrix products provider=%s threads=%d", matmul_setup(),
+                 config.threads);
+        result = node_run(&config, &err);
+    }
+    config_release(&config);
+    return result ? command_fail(&err) : EXIT_DONE;
+}

@@ -1,0 +1,89 @@
+/*
+ * cmd_stop.c - the two short commands: stop (the job) and leave (the swarm).
+ */
+#include "node/command.h"
+#include "node/config.h"
+
+#include <argp.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct argp_option options[] = {
+    {"data", 'd', "DIR", 0, "Data folder of the local node", 0}, {0}};
+
+static error_t
+parse(int key, char *arg, struct argp_state *state)
+{
+    if (key == 'd')
+        snprintf(state->input, PATH_BYTES_MAX, "%s", arg);
+    else if (key == ARGP_KEY_ARG)
+        argp_error(state, "\"%s\" is one argument too many", arg);
+    else if (key != ARGP_KEY_END && key != ARGP_KEY_INIT && key != ARGP_KEY_SUCCESS &&
+             key != ARGP_KEY_FINI && key != ARGP_KEY_NO_ARGS)
+        return ARGP_ERR_UNKNOWN;
+    return 0;
+}
+
+static bool
+until_ended(void *arg, const struct json *event)
+{
+    bool *ended = arg;
+    const char *kind = json_text(json_get(event, "event"), "");
+    const char *state = json_text(json_get(event, "state"), "");
+    if (strcmp(kind, "checkpoint") == 0)
+        printf("checkpoint %s\n", json_text(json_get(event, "path"), ""));
+    if (strcmp(kind, "job") == 0 && strcmp(state, "stopping") != 0 &&
+        strcmp(state, "running") != 0) {
+        printf("the run ended: %s\n", state);
+        *ended = true;
+    }
+    fflush(stdout);
+    return !*ended;
+}
+
+int
+cmd_stop(int argc, char **argv)
+{
+    static const char doc[] =
+        "End the swarm's job after a checkpoint; afterwards another one may be "
+        "submitted, or this one resumed.\v"
+        "Example:\n  flotilla stop && flotilla train --resume\n";
+    static const struct argp argp = {options, parse, NULL, doc, NULL, NULL, NULL};
+    char data[PATH_BYTES_MAX];
+    config_data_default(data);
+    if (argp_parse(&argp, argc, argv, 0, NULL, data))
+        return EXIT_USAGE;
+    static const char request[] = "{\"command\": \"stop\", \"follow\": true}";
+    struct err err;
+    bool ended = false;
+    struct json *answer =
+        command_ask(data, request, sizeof(request) - 1, until_ended, &ended, &err);
+    if (!answer)
+        return command_fail(&err);
+    json_free(answer);
+    return EXIT_DONE;
+}
+
+int
+cmd_leave(int argc, char **argv)
+{
+    static const char doc[] = "Let this machine's node leave: the swarm plans without "
+                              "it, its state is handed over, and "
+                              "the process ends. SIGTERM does the same.\v"
+                              "Example:\n  flotilla leave --data /srv/flotilla\n";
+    static const struct argp argp = {options, parse, NULL, doc, NULL, NULL, NULL};
+    char data[PATH_BYTES_MAX];
+    config_data_default(data);
+    if (argp_parse(&argp, argc, argv, 0, NULL, data))
+        return EXIT_USAGE;
+    static const char request[] = "{\"command\": \"leave\"}";
+    struct err err;
+    struct json *answer =
+        command_ask(data, request, sizeof(request) - 1, NULL, NULL, &err);
+    /* The node closes when it is gone: that is the answer. */
+    if (!answer && err.code != ERR_STOPPED)
+        return command_fail(&err);
+    json_free(answer);
+    puts("left");
+    return EXIT_DONE;
+}

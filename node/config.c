@@ -1,0 +1,192 @@
+#include "node/config.h"
+#include "node/status.h"
+#include "transport/base/alloc.h"
+#include "transport/yaml.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct route_file {
+    char *to, *via;
+};
+
+struct log_file {
+    char *level, *format;
+};
+
+struct config_file {
+    char *name, *zone, *data, *listen, *advertise, *join, *secret_file, *memory;
+    int64_t *threads;
+    struct log_file log;
+    struct route_file *routes;
+    uint32_t routes_count;
+};
+
+#define OPTIONAL (CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL)
+#define TEXT(key, field)                                                                 \
+    CYAML_FIELD_STRING_PTR(key, OPTIONAL, struct config_file, field, 1,                  \
+                           PATH_BYTES_MAX - 256)
+
+static const cyaml_schema_field_t route_fields[] = {
+    CYAML_FIELD_STRING_PTR("to", CYAML_FLAG_POINTER, struct route_file, to, 1, 128),
+    CYAML_FIELD_STRING_PTR("via", CYAML_FLAG_POINTER, struct route_file, via, 1, 128),
+    CYAML_FIELD_END};
+static const cyaml_schema_value_t route_value = {
+    CYAML_VALUE_MAPPING(CYAML_FLAG_DEFAULT, struct route_file, route_fields)};
+static const cyaml_schema_field_t log_fields[] = {
+    CYAML_FIELD_STRING_PTR("level", OPTIONAL, struct log_file, level, 1, 16),
+    CYAML_FIELD_STRING_PTR("format", OPTIONAL, struct log_file, format, 1, 16),
+    CYAML_FIELD_END};
+static const cyaml_schema_field_t config_fields[] = {
+    TEXT("name", name),
+    TEXT("zone", zone),
+    TEXT("data", data),
+    TEXT("listen", listen),
+    TEXT("advertise", advertise),
+    TEXT("join", join),
+    TEXT("secret_file", secret_file),
+    TEXT("memory", memory),
+    CYAML_FIELD_INT_PTR("threads", OPTIONAL, struct config_file, threads),
+    CYAML_FIELD_MAPPING("log", CYAML_FLAG_OPTIONAL, struct config_file, log, log_fields),
+    CYAML_FIELD_SEQUENCE("routes", OPTIONAL, struct config_file, routes, &route_value, 0,
+                         4096),
+    CYAML_FIELD_END};
+static const cyaml_schema_value_t config_schema = {
+    CYAML_VALUE_MAPPING(CYAML_FLAG_POINTER, struct config_file, config_fields)};
+
+void
+config_data_default(char path[PATH_BYTES_MAX])
+{
+    const char *data = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
+    if (data && data[0] == '/')
+        snprintf(path, PATH_BYTES_MAX, "%s/flotilla", data);
+    else
+        snprintf(path, PATH_BYTES_MAX, "%s/.local/share/flotilla", home ? home : ".");
+}
+
+void
+config_init(struct node_config *config)
+{
+    memset(config, 0, sizeof(*config));
+    config_data_default(config->data);
+    snprintf(config->zone, sizeof(config->zone), "default");
+    snprintf(config->listen.host, sizeof(config->listen.host), "0.0.0.0");
+    config->listen.port = ADDRESS_DEFAULT_PORT;
+    config->log_level = LOG_INFO;
+}
+
+void
+config_release(struct node_config *config)
+{
+    free(config->routes.list);
+    config->routes = (struct address_routes){0};
+}
+
+int
+config_name_check(const char *what, const char *name, struct err *err)
+{
+    static const char allowed[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+    size_t len = strlen(name);
+    if (len == 0 || len > NAME_BYTES_MAX || strspn(name, allowed) != len ||
+        name[0] == '.')
+        return err_set(
+            err, ERR_USAGE,
+            "%s is \"%.64s\"; use 1 to %d letters, digits, '.', '_' or '-', not "
+            "beginning with '.'",
+            what, name, NAME_BYTES_MAX);
+    return 0;
+}
+
+/* A path of the file, relative to the file's folder. */
+static void
+take_path(const char *file, const char *given, char out[PATH_BYTES_MAX])
+{
+    const char *slash = strrchr(file, '/');
+    int folder = slash ? (int)(slash - file) : 0;
+    if (given[0] == '/' || !slash)
+        snprintf(out, PATH_BYTES_MAX, "%s", given);
+    else
+        snprintf(out, PATH_BYTES_MAX, "%.*s/%s", folder > 256 ? 256 : folder, file,
+                 given);
+}
+
+static int
+take_log(const struct log_file *log, struct node_config *config, struct err *err)
+{
+    static const char *const levels[] = {"error", "warn", "info", "debug"};
+    if (log->level) {
+        size_t i = 0;
+        while (i < 4 && strcmp(levels[i], log->level) != 0)
+            i++;
+        if (i == 4)
+            return err_set(err, ERR_USAGE,
+                           "log.level is \"%s\"; use error, warn, info or debug",
+                           log->level);
+        config->log_level = (enum log_level)i;
+    }
+    if (log->format) {
+        config->log_json = strcmp(log->format, "json") == 0;
+        if (!config->log_json && strcmp(log->format, "text") != 0)
+            return err_set(err, ERR_USAGE, "log.format is \"%s\"; use text or json",
+                           log->format);
+    }
+    return 0;
+}
+
+static int
+take_routes(const struct config_file *file, struct node_config *config, struct err *err)
+{
+    if (file->routes_count == 0)
+        return 0;
+    free(config->routes.list);
+    config->routes.count = (int)file->routes_count;
+    config->routes.list = xcalloc(file->routes_count, sizeof(*config->routes.list));
+    for (uint32_t i = 0; i < file->routes_count; i++)
+        if (address_parse(file->routes[i].to, &config->routes.list[i].to, err) ||
+            address_parse(file->routes[i].via, &config->routes.list[i].via, err))
+            return err_wrap(err, "routes");
+    return 0;
+}
+
+static int
+take_file(const char *path, const struct config_file *file, struct node_config *config,
+          struct err *err)
+{
+    if ((file->name && config_name_check("name", file->name, err)) ||
+        (file->zone && config_name_check("zone", file->zone, err)))
+        return -1;
+    if (file->name)
+        snprintf(config->name, sizeof(config->name), "%s", file->name);
+    if (file->zone)
+        snprintf(config->zone, sizeof(config->zone), "%s", file->zone);
+    if (file->data)
+        take_path(path, file->data, config->data);
+    if (file->secret_file)
+        take_path(path, file->secret_file, config->secret_file);
+    if ((file->listen && address_parse(file->listen, &config->listen, err)) ||
+        (file->advertise && address_parse(file->advertise, &config->advertise, err)) ||
+        (file->join && address_parse(file->join, &config->join, err)) ||
+        (file->memory && size_parse(file->memory, &config->memory_bytes, err)))
+        return -1;
+    if (file->threads && (*file->threads < 1 || *file->threads > 1024))
+        return err_set(err, ERR_USAGE, "threads is %lld, but must be from 1 to 1024",
+                       (long long)*file->threads);
+    if (file->threads)
+        config->threads = (int)*file->threads;
+    return take_log(&file->log, config, err) || take_routes(file, config, err) ? -1 : 0;
+}
+
+int
+config_read(const char *path, struct node_config *config, struct err *err)
+{
+    void *file;
+    if (yaml_read(path, &config_schema, &file, err))
+        return -1;
+    int result = take_file(path, file, config, err);
+    if (result)
+        err_wrap(err, "%s", path);
+    yaml_free(&config_schema, file);
+    return result;
+}

@@ -1,0 +1,545 @@
+#include "node/engine/checkpoint.h"
+#include "node/engine/safetensors.h"
+#include "transport/base/alloc.h"
+#include "transport/base/file.h"
+#include "transport/base/must.h"
+#include "transport/json.h"
+#include "transport/key.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { FILE_BYTES_MAX = 16 << 20, STEPS_MAX = 4096, MODEL_KIND = 0 };
+
+static const char *const written[] = {"config.json", "generation_config.json",
+                                      "model.safetensors", "optimizer.safetensors",
+                                      "trainer_state.json"};
+enum { WRITTEN = sizeof(written) / sizeof(written[0]) };
+
+struct checkpoint {
+    struct model_shape shape;
+    struct safetensors *model, *optimizer;
+};
+
+void
+checkpoint_info_release(struct checkpoint_info *info)
+{
+    free(info->text);
+    memset(info, 0, sizeof(*info));
+}
+
+/* ---- writing ---- */
+
+static int
+write_text(const char *folder, const char *name, const struct buf *text, struct err *err)
+{
+    char path[PATH_BYTES_MAX];
+    return file_write(path_join(path, folder, name), text->data, text->len, 0600, err);
+}
+
+/* What Hugging Face's GPT2Config is made of. */
+static int
+write_config(const char *folder, const struct model_shape *shape, struct err *err)
+{
+    struct buf text = {0};
+    struct json_writer writer;
+    json_begin(&writer, &text);
+    json_object_open(&writer, NULL);
+    json_array_open(&writer, "architectures");
+    json_put_text(&writer, NULL, "GPT2LMHeadModel");
+    json_array_close(&writer);
+    json_put_text(&writer, "model_type", "gpt2");
+    json_put_text(&writer, "activation_function", "gelu_new");
+    json_put_int(&writer, "n_layer", shape->blocks);
+    json_put_int(&writer, "n_head", shape->heads);
+    json_put_int(&writer, "n_embd", shape->hidden);
+    json_put_int(&writer, "n_positions", shape->context);
+    json_put_int(&writer, "n_ctx", shape->context);
+    json_put_int(&writer, "vocab_size", shape->vocabulary);
+    json_put_double(&writer, "layer_norm_epsilon", 1e-5);
+    json_put_double(&writer, "embd_pdrop", 0);
+    json_put_double(&writer, "attn_pdrop", 0);
+    json_put_double(&writer, "resid_pdrop", 0);
+    json_put_bool(&writer, "tie_word_embeddings", true);
+    json_put_text(&writer, "torch_dtype", "float32");
+    json_object_close(&writer);
+    int result = write_text(folder, "config.json", &text, err);
+    buf_clear(&text);
+    json_begin(&writer, &text);
+    json_object_open(&writer, NULL);
+    json_put_bool(&writer, "do_sample", true);
+    json_put_int(&writer, "max_length", shape->context);
+    json_object_close(&writer);
+    if (result == 0)
+        result = write_text(folder, "generation_config.json", &text, err);
+    buf_release(&text);
+    return result;
+}
+
+static int
+write_trainer(const char *folder, const struct checkpoint_info *info, struct err *err)
+{
+    struct buf text = {0};
+    struct json_writer writer;
+    char id[ID_TEXT_SIZE], number[24];
+    json_begin(&writer, &text);
+    json_object_open(&writer, NULL);
+    json_put_int(&writer, "version", 1);
+    json_put_int(&writer, "step", info->step);
+    /* 64-bit words as texts: JSON's integers are signed here. */
+    snprintf(number, sizeof(number), "%016llx", (unsigned long long)info->samples_hash);
+    json_put_text(&writer, "samples_hash", number);
+    snprintf(number, sizeof(number), "%016llx", (unsigned long long)info->seed);
+    json_put_text(&writer, "seed", number);
+    json_put_text(&writer, "name", info->name);
+    json_put_text(&writer, "job", id_text(&info->job, id));
+    json_put_text(&writer, "data", id_text(&info->data, id));
+    json_put_int(&writer, "data_bytes", info->data_bytes);
+    if (info->text)
+        json_put_text(&writer, "text", info->text);
+    json_object_close(&writer);
+    int result = write_text(folder, "trainer_state.json", &text, err);
+    buf_release(&text);
+    return result;
+}
+
+static int
+write_tensors(const char *folder, const struct model_shape *shape,
+              const struct checkpoint_state *state, struct err *err)
+{
+    static const char *const suffixes[] = {"", ".exp_avg", ".exp_avg_sq"};
+    int count = workload_tensor_count(shape);
+    struct safetensors_entry *entries = xcalloc((size_t)count * 2, sizeof(*entries));
+    char path[PATH_BYTES_MAX];
+    size_t used = 0;
+    int result = 0;
+    for (int kind = 0; kind < 3 && result == 0; kind++) {
+        for (int t = 0; t < count; t++) {
+            struct tensor_spec spec;
+            workload_tensor(shape, t, &spec);
+            struct safetensors_entry *entry = &entries[used++];
+            snprintf(entry->name, sizeof(entry->name), "%s%s", spec.name, suffixes[kind]);
+            entry->dims = spec.dims;
+            entry->shape[0] = spec.shape[0];
+            entry->shape[1] = spec.shape[1];
+            entry->data = state->tensors[kind][t];
+        }
+        if (kind == MODEL_KIND) {
+            result = safetensors_write(path_join(path, folder, "model.safetensors"),
+                                       entries, used, err);
+            used = 0;
+        } else if (kind == 2) {
+            result = safetensors_write(path_join(path, folder, "optimizer.safetensors"),
+                                       entries, used, err);
+        }
+    }
+    free(entries);
+    return result;
+}
+
+static int
+hash_file(const char *path, struct id *hash, int64_t *bytes, struct err *err)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return err_set_errno(err, "could not open \"%s\"", path);
+    struct key_hash sum;
+    key_hash_init(&sum);
+    *bytes = 0;
+    static _Thread_local uint8_t block[1 << 16];
+    ssize_t got;
+    while ((got = read(fd, block, sizeof(block))) != 0) {
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0) {
+            err_set_errno(err, "could not read \"%s\"", path);
+            close(fd);
+            return -1;
+        }
+        key_hash_add(&sum, block, (size_t)got);
+        *bytes += got;
+    }
+    close(fd);
+    key_hash_done(&sum, hash);
+    return 0;
+}
+
+static int
+write_manifest(const char *folder, struct err *err)
+{
+    struct buf text = {0};
+    struct json_writer writer;
+    json_begin(&writer, &text);
+    json_object_open(&writer, NULL);
+    json_put_int(&writer, "version", 1);
+    json_object_open(&writer, "files");
+    int result = 0;
+    for (size_t i = 0; i < WRITTEN && result == 0; i++) {
+        char path[PATH_BYTES_MAX], hex[ID_TEXT_SIZE];
+        struct id hash;
+        int64_t bytes;
+        result = hash_file(path_join(path, folder, written[i]), &hash, &bytes, err);
+        if (result)
+            break;
+        json_object_open(&writer, written[i]);
+        json_put_int(&writer, "bytes", bytes);
+        json_put_text(&writer, "blake2b", id_text(&hash, hex));
+        json_object_close(&writer);
+    }
+    json_object_close(&writer);
+    json_object_close(&writer);
+    if (result == 0)
+        result = write_text(folder, "manifest.json", &text, err);
+    buf_release(&text);
+    return result;
+}
+
+static int64_t
+step_of(const char *name)
+{
+    static const char prefix[] = "step-";
+    if (strncmp(name, prefix, sizeof(prefix) - 1) != 0)
+        return -1;
+    char *end;
+    errno = 0;
+    long long step = strtoll(name + sizeof(prefix) - 1, &end, 10);
+    return *end == '\0' && end != name + sizeof(prefix) - 1 && errno == 0 && step >= 0
+               ? step
+               : -1;
+}
+
+static int
+compare_steps(const void *left, const void *right)
+{
+    int64_t a = *(const int64_t *)left, b = *(const int64_t *)right;
+    return (a < b) - (a > b); /* newest first */
+}
+
+/* Steps of the checkpoints in a job's folder, newest first. */
+static size_t
+list_steps(const char *folder, int64_t *steps)
+{
+    DIR *dir = opendir(folder);
+    size_t count = 0;
+    struct dirent *entry;
+    while (dir && count < STEPS_MAX && (entry = readdir(dir)))
+        if (step_of(entry->d_name) >= 0)
+            steps[count++] = step_of(entry->d_name);
+    if (dir)
+        closedir(dir);
+    qsort(steps, count, sizeof(*steps), compare_steps);
+    return count;
+}
+
+static void
+step_name(int64_t step, char name[32])
+{
+    snprintf(name, 32, "step-%06lld", (long long)step);
+}
+
+static void
+remove_old(const char *folder, int keep)
+{
+    int64_t *steps = xcalloc(STEPS_MAX, sizeof(*steps));
+    size_t count = list_steps(folder, steps);
+    for (size_t i = (size_t)keep; keep > 0 && i < count; i++) {
+        char path[PATH_BYTES_MAX], name[32];
+        struct err ignored;
+        step_name(steps[i], name);
+        file_remove_tree(path_join(path, folder, name), &ignored);
+    }
+    free(steps);
+}
+
+int
+checkpoint_write(const char *folder, const struct checkpoint_info *info,
+                 const struct checkpoint_state *state, int keep, char *path,
+                 struct err *err)
+{
+    char name[32], hidden[48], temporary[PATH_BYTES_MAX];
+    step_name(info->step, name);
+    snprintf(hidden, sizeof(hidden), ".%s.new", name);
+    path_join(path, folder, name);
+    path_join(temporary, folder, hidden);
+    struct err ignored;
+    if (file_make_folder(folder, err) || file_remove_tree(temporary, err) ||
+        file_make_folder(temporary, err) || write_config(temporary, &info->shape, err) ||
+        write_tensors(temporary, &info->shape, state, err) ||
+        write_trainer(temporary, info, err) || write_manifest(temporary, err))
+        goto fail;
+    /* The same step may be there from before a redone step: it is replaced, the old one
+     * moved aside first. */
+    if (file_exists(path)) {
+        char aside[PATH_BYTES_MAX];
+        snprintf(hidden, sizeof(hidden), ".%s.old", name);
+        path_join(aside, folder, hidden);
+        if (file_remove_tree(aside, err))
+            goto fail;
+        if (rename(path, aside)) {
+            err_set_errno(err, "could not rename \"%s\"", path);
+            goto fail;
+        }
+        if (rename(temporary, path)) {
+            err_set_errno(err, "could not rename \"%s\"", temporary);
+            if (rename(aside, path))
+                err_wrap(err, "the older checkpoint is in \"%s\"", aside);
+            goto fail;
+        }
+        file_remove_tree(aside, &ignored);
+    } else if (rename(temporary, path)) {
+        err_set_errno(err, "could not rename \"%s\"", temporary);
+        goto fail;
+    }
+    if (file_sync_folder(folder, err))
+        return -1;
+    remove_old(folder, keep);
+    return 0;
+fail:
+    file_remove_tree(temporary, &ignored);
+    return -1;
+}
+
+/* ---- reading ---- */
+
+static int
+check_manifest(const char *folder, struct err *err)
+{
+    char path[PATH_BYTES_MAX];
+    struct json *manifest =
+        json_read(path_join(path, folder, "manifest.json"), FILE_BYTES_MAX, err);
+    if (!manifest)
+        return err->code == ERR_SYSTEM
+                   ? err_set(err, ERR_CORRUPT, "\"%s\" has no manifest", folder)
+                   : -1;
+    const struct json *files = json_get(manifest, "files");
+    int result = 0;
+    for (size_t i = 0; i < WRITTEN && result == 0; i++) {
+        const struct json *file = json_get(files, written[i]);
+        struct id hash, expected;
+        int64_t bytes;
+        if (!id_parse(&expected, json_text(json_get(file, "blake2b"), "")))
+            result = err_set(err, ERR_CORRUPT, "the manifest does not name \"%s\"",
+                             written[i]);
+        else if (hash_file(path_join(path, folder, written[i]), &hash, &bytes, err))
+            result = -1;
+        else if (bytes != json_int(json_get(file, "bytes"), -1))
+            result = err_set(
+                err, ERR_CORRUPT, "\"%s\" has %lld bytes, but the manifest says %lld",
+                path, (long long)bytes, (long long)json_int(json_get(file, "bytes"), -1));
+        else if (!id_equal(&hash, &expected))
+            result = err_set(err, ERR_CORRUPT,
+                             "\"%s\" is damaged: its hash differs from the "
+                             "manifest's",
+                             path);
+    }
+    json_free(manifest);
+    if (result)
+        err->code = ERR_CORRUPT;
+    return result;
+}
+
+static bool
+take_word(const struct json *value, uint64_t *out)
+{
+    const char *text = json_text(value, "");
+    char *end;
+    *out = strtoull(text, &end, 16);
+    return *text != '\0' && *end == '\0';
+}
+
+static int
+read_trainer(const char *folder, struct checkpoint_info *info, struct err *err)
+{
+    char path[PATH_BYTES_MAX];
+    struct json *state =
+        json_read(path_join(path, folder, "trainer_state.json"), FILE_BYTES_MAX, err);
+    if (!state)
+        return -1;
+    const char *text = json_text(json_get(state, "text"), NULL);
+    info->step = json_int(json_get(state, "step"), -1);
+    info->data_bytes = json_int(json_get(state, "data_bytes"), -1);
+    snprintf(info->name, sizeof(info->name), "%s",
+             json_text(json_get(state, "name"), ""));
+    bool right = info->step >= 0 && info->data_bytes >= 0 &&
+                 take_word(json_get(state, "samples_hash"), &info->samples_hash) &&
+                 take_word(json_get(state, "seed"), &info->seed) &&
+                 id_parse(&info->job, json_text(json_get(state, "job"), "")) &&
+                 id_parse(&info->data, json_text(json_get(state, "data"), ""));
+    if (right && text && strlen(text) < JOB_BYTES_MAX)
+        info->text = xstrdup(text);
+    json_free(state);
+    return right ? 0
+                 : err_set(err, ERR_CORRUPT, "\"%s\" lacks what a run is resumed from",
+                           path);
+}
+
+static int
+read_shape(const char *folder, struct model_shape *shape, struct err *err)
+{
+    char path[PATH_BYTES_MAX];
+    struct json *config =
+        json_read(path_join(path, folder, "config.json"), FILE_BYTES_MAX, err);
+    if (!config)
+        return -1;
+    int64_t values[] = {json_int(json_get(config, "n_layer"), 0),
+                        json_int(json_get(config, "n_head"), 0),
+                        json_int(json_get(config, "n_embd"), 0),
+                        json_int(json_get(config, "n_positions"), 0),
+                        json_int(json_get(config, "vocab_size"), 0)};
+    json_free(config);
+    for (size_t i = 0; i < 5; i++)
+        if (values[i] < 1 || values[i] > 1 << 24)
+            return err_set(err, ERR_CORRUPT, "\"%s\" describes no model", path);
+    *shape = (struct model_shape){.blocks = (int)values[0],
+                                  .heads = (int)values[1],
+                                  .hidden = (int)values[2],
+                                  .context = (int)values[3],
+                                  .vocabulary = (int)values[4]};
+    if (model_shape_check(shape, err)) {
+        err->code = ERR_CORRUPT;
+        return err_wrap(err, "\"%s\"", path);
+    }
+    return 0;
+}
+
+struct checkpoint *
+checkpoint_open(const char *path, struct checkpoint_info *info, struct err *err)
+{
+    char file[PATH_BYTES_MAX];
+    struct checkpoint *checkpoint = xcalloc(1, sizeof(*checkpoint));
+    struct checkpoint_info found = {0};
+    if (check_manifest(path, err) || read_shape(path, &found.shape, err) ||
+        read_trainer(path, &found, err))
+        goto fail;
+    checkpoint->shape = found.shape;
+    checkpoint->model = safetensors_open(path_join(file, path, "model.safetensors"), err);
+    if (!checkpoint->model)
+        goto fail;
+    checkpoint->optimizer =
+        safetensors_open(path_join(file, path, "optimizer.safetensors"), err);
+    if (!checkpoint->optimizer)
+        goto fail;
+    *info = found;
+    return checkpoint;
+fail:
+    checkpoint_info_release(&found);
+    checkpoint_close(checkpoint);
+    return NULL;
+}
+
+void
+checkpoint_close(struct checkpoint *checkpoint)
+{
+    if (!checkpoint)
+        return;
+    safetensors_close(checkpoint->model);
+    safetensors_close(checkpoint->optimizer);
+    free(checkpoint);
+}
+
+int
+checkpoint_tensor(const struct checkpoint *checkpoint, int tensor, int kind, float *out,
+                  struct err *err)
+{
+    static const char *const suffixes[] = {"", ".exp_avg", ".exp_avg_sq"};
+    must(kind >= 0 && kind < 3);
+    struct tensor_spec spec;
+    workload_tensor(&checkpoint->shape, tensor, &spec);
+    char name[128];
+    snprintf(name, sizeof(name), "%s%s", spec.name, suffixes[kind]);
+    int dims;
+    int64_t shape[2];
+    const void *data =
+        safetensors_find(kind == MODEL_KIND ? checkpoint->model : checkpoint->optimizer,
+                         name, &dims, shape);
+    if (!data)
+        return err_set(err, ERR_CORRUPT, "the checkpoint has no tensor \"%s\"", name);
+    if (dims != spec.dims || shape[0] != spec.shape[0] ||
+        (dims == 2 && shape[1] != spec.shape[1]))
+        return err_set(err, ERR_CORRUPT, "tensor \"%s\" has another shape than its model",
+                       name);
+    memcpy(out, data, (size_t)spec.elements * sizeof(float));
+    return 0;
+}
+
+/* ---- the newest ---- */
+
+static void
+note_damage(char *damaged, size_t size, const struct err *err)
+{
+    if (!damaged || size == 0)
+        return;
+    size_t used = strlen(damaged);
+    snprintf(damaged + used, size - used, "%s%s", used ? "; " : "", err->msg);
+}
+
+/* Newest whole checkpoint of one job's folder that is newer than `better_than`; its step,
+ * or -1. */
+static int64_t
+newest_in(const char *folder, const struct id *job, int64_t better_than, char *path,
+          char *damaged, size_t damaged_size)
+{
+    int64_t *steps = xcalloc(STEPS_MAX, sizeof(*steps));
+    size_t count = list_steps(folder, steps);
+    int64_t found = -1;
+    for (size_t i = 0; i < count && found < 0 && steps[i] > better_than; i++) {
+        char name[32], candidate[PATH_BYTES_MAX];
+        struct checkpoint_info info = {0};
+        struct err err;
+        step_name(steps[i], name);
+        path_join(candidate, folder, name);
+        struct checkpoint *checkpoint = checkpoint_open(candidate, &info, &err);
+        if (!checkpoint) {
+            note_damage(damaged, damaged_size, &err);
+        } else if (id_empty(job) || id_equal(job, &info.job)) {
+            memcpy(path, candidate, PATH_BYTES_MAX);
+            found = steps[i];
+        }
+        checkpoint_info_release(&info);
+        checkpoint_close(checkpoint);
+    }
+    free(steps);
+    return found;
+}
+
+int
+checkpoint_newest(const char *root, const struct id *job, char path[PATH_BYTES_MAX],
+                  char *damaged, size_t damaged_size, struct err *err)
+{
+    if (damaged && damaged_size > 0)
+        damaged[0] = '\0';
+    DIR *dir = opendir(root);
+    struct dirent *entry;
+    int64_t best_time = -1;
+    int found = -1;
+    while (dir && (entry = readdir(dir))) {
+        char folder[PATH_BYTES_MAX], candidate[PATH_BYTES_MAX];
+        if (entry->d_name[0] == '.')
+            continue;
+        path_join(folder, root, entry->d_name);
+        if (newest_in(folder, job, -1, candidate, damaged, damaged_size) < 0)
+            continue;
+        /* Among several jobs: the one that was written last. */
+        struct stat status;
+        int64_t time =
+            stat(candidate, &status) == 0
+                ? (int64_t)status.st_mtim.tv_sec * 1000 + status.st_mtim.tv_nsec / 1000000
+                : 0;
+        if (time > best_time) {
+            best_time = time;
+            memcpy(path, candidate, PATH_BYTES_MAX);
+            found = 0;
+        }
+    }
+    if (dir)
+        closedir(dir);
+    if (found)
+        return err_set(err, ERR_USAGE, "there is no whole checkpoint in \"%s\"", root);
+    return 0;
+}

@@ -1,0 +1,477 @@
+#include "node/job.h"
+#include "node/config.h"
+#include "transport/base/alloc.h"
+#include "transport/codec.h"
+#include "transport/key.h"
+#include "transport/yaml.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the file's shape ---- */
+
+struct model_file {
+    char *family;
+    int64_t layers, heads, hidden, context;
+};
+
+struct data_file {
+    char *train, *tokenizer;
+};
+
+struct batch_file {
+    int64_t sequences;
+};
+
+struct optimizer_file {
+    char *name;
+    double *learning_rate, *beta1, *beta2, *epsilon, *weight_decay, *clip_norm;
+    int64_t *warmup_steps;
+};
+
+struct plan_file {
+    int64_t *pipeline, *replicas, *micro_batch;
+    char **zones;
+    uint32_t zones_count;
+};
+
+struct checkpoint_file {
+    int64_t *every_steps, *keep;
+};
+
+struct copy_file {
+    int64_t *every_steps;
+};
+
+struct job_file {
+    char *name;
+    struct model_file model;
+    struct data_file data;
+    struct batch_file batch;
+    int64_t steps;
+    struct optimizer_file optimizer;
+    char *precision, *objective;
+    char **between_zones;
+    uint32_t between_zones_count;
+    uint64_t *seed;
+    struct plan_file plan;
+    struct checkpoint_file checkpoint;
+    struct copy_file copy;
+};
+
+#define OPTIONAL (CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL)
+#define TEXT(key, base, field)                                                           \
+    CYAML_FIELD_STRING_PTR(key, CYAML_FLAG_POINTER, base, field, 1, 1023)
+#define TEXT_OPTIONAL(key, base, field)                                                  \
+    CYAML_FIELD_STRING_PTR(key, OPTIONAL, base, field, 1, 1023)
+
+static const cyaml_schema_value_t word = {
+    CYAML_VALUE_STRING(CYAML_FLAG_POINTER, char, 1, 64)};
+
+static const cyaml_schema_field_t model_fields[] = {
+    TEXT_OPTIONAL("family", struct model_file, family),
+    CYAML_FIELD_INT("layers", CYAML_FLAG_DEFAULT, struct model_file, layers),
+    CYAML_FIELD_INT("heads", CYAML_FLAG_DEFAULT, struct model_file, heads),
+    CYAML_FIELD_INT("hidden", CYAML_FLAG_DEFAULT, struct model_file, hidden),
+    CYAML_FIELD_INT("context", CYAML_FLAG_DEFAULT, struct model_file, context),
+    CYAML_FIELD_END};
+static const cyaml_schema_field_t data_fields[] = {
+    TEXT("train", struct data_file, train),
+    TEXT_OPTIONAL("tokenizer", struct data_file, tokenizer), CYAML_FIELD_END};
+static const cyaml_schema_field_t batch_fields[] = {
+    CYAML_FIELD_INT("sequences", CYAML_FLAG_DEFAULT, struct batch_file, sequences),
+    CYAML_FIELD_END};
+static const cyaml_schema_field_t optimizer_fields[] = {
+    TEXT_OPTIONAL("name", struct optimizer_file, name),
+    CYAML_FIELD_FLOAT_PTR("learning_rate", OPTIONAL, struct optimizer_file,
+                          learning_rate),
+    CYAML_FIELD_INT_PTR("warmup_steps", OPTIONAL, struct optimizer_file, warmup_steps),
+    CYAML_FIELD_FLOAT_PTR("beta1", OPTIONAL, struct optimizer_file, beta1),
+    CYAML_FIELD_FLOAT_PTR("beta2", OPTIONAL, struct optimizer_file, beta2),
+    CYAML_FIELD_FLOAT_PTR("epsilon", OPTIONAL, struct optimizer_file, epsilon),
+    CYAML_FIELD_FLOAT_PTR("weight_decay", OPTIONAL, struct optimizer_file, weight_decay),
+    CYAML_FIELD_FLOAT_PTR("clip_norm", OPTIONAL, struct optimizer_file, clip_norm),
+    CYAML_FIELD_END};
+static const cyaml_schema_field_t plan_fields[] = {
+    CYAML_FIELD_INT_PTR("pipeline", OPTIONAL, struct plan_file, pipeline),
+    CYAML_FIELD_INT_PTR("replicas", OPTIONAL, struct plan_file, replicas),
+    CYAML_FIELD_INT_PTR("micro_batch", OPTIONAL, struct plan_file, micro_batch),
+    CYAML_FIELD_SEQUENCE("zones", OPTIONAL, struct plan_file, zones, &word, 1,
+                         STAGES_MAX),
+    CYAML_FIELD_END};
+static const cyaml_schema_field_t checkpoint_fields[] = {
+    CYAML_FIELD_INT_PTR("every_steps", OPTIONAL, struct checkpoint_file, every_steps),
+    CYAML_FIELD_INT_PTR("keep", OPTIONAL, struct checkpoint_file, keep), CYAML_FIELD_END};
+static const cyaml_schema_field_t copy_fields[] = {
+    CYAML_FIELD_INT_PTR("every_steps", OPTIONAL, struct copy_file, every_steps),
+    CYAML_FIELD_END};
+static const cyaml_schema_field_t job_fields[] = {
+    TEXT("name", struct job_file, name),
+    CYAML_FIELD_MAPPING("model", CYAML_FLAG_DEFAULT, struct job_file, model,
+                        model_fields),
+    CYAML_FIELD_MAPPING("data", CYAML_FLAG_DEFAULT, struct job_file, data, data_fields),
+    CYAML_FIELD_MAPPING("batch", CYAML_FLAG_DEFAULT, struct job_file, batch,
+                        batch_fields),
+    CYAML_FIELD_INT("steps", CYAML_FLAG_DEFAULT, struct job_file, steps),
+    CYAML_FIELD_MAPPING("optimizer", CYAML_FLAG_OPTIONAL, struct job_file, optimizer,
+                        optimizer_fields),
+    TEXT_OPTIONAL("precision", struct job_file, precision),
+    TEXT_OPTIONAL("objective", struct job_file, objective),
+    CYAML_FIELD_SEQUENCE("between_zones", OPTIONAL, struct job_file, between_zones, &word,
+                         1, 2),
+    CYAML_FIELD_UINT_PTR("seed", OPTIONAL, struct job_file, seed),
+    CYAML_FIELD_MAPPING("plan", CYAML_FLAG_OPTIONAL, struct job_file, plan, plan_fields),
+    CYAML_FIELD_MAPPING("checkpoint", CYAML_FLAG_OPTIONAL, struct job_file, checkpoint,
+                        checkpoint_fields),
+    CYAML_FIELD_MAPPING("copy", CYAML_FLAG_OPTIONAL, struct job_file, copy, copy_fields),
+    CYAML_FIELD_END};
+static const cyaml_schema_value_t job_schema = {
+    CYAML_VALUE_MAPPING(CYAML_FLAG_POINTER, struct job_file, job_fields)};
+
+/* ---- values ---- */
+
+static int
+take_int(const char *what, const int64_t *given, int64_t otherwise, int64_t least,
+         int64_t most, int64_t *out, struct err *err)
+{
+    int64_t value = given ? *given : otherwise;
+    if (given && (value < least || value > most))
+        return err_set(err, ERR_USAGE, "%s is %lld, but must be from %lld to %lld", what,
+                       (long long)value, (long long)least, (long long)most);
+    *out = value;
+    return 0;
+}
+
+static int
+take_number(const char *what, const double *given, double otherwise, double least,
+            double most, double *out, struct err *err)
+{
+    double value = given ? *given : otherwise;
+    if (!(value >= least && value <= most))
+        return err_set(err, ERR_USAGE, "%s is %g, but must be from %g to %g", what, value,
+                       least, most);
+    *out = value;
+    return 0;
+}
+
+/* A choice of which this version has one. */
+static int
+only(const char *what, const char *given, const char *supported, struct err *err)
+{
+    if (given && strcmp(given, supported) != 0)
+        return err_set(err, ERR_USAGE,
+                       "%s \"%s\" is not supported by this version; it has \"%s\"", what,
+                       given, supported);
+    return 0;
+}
+
+static int
+take_model(const struct job_file *file, struct job *job, struct err *err)
+{
+    const struct model_file *model = &file->model;
+    int64_t layers, heads, hidden, context, sequences;
+    if (only("model.family", model->family, "gpt2", err) ||
+        only("data.tokenizer", file->data.tokenizer, "bytes", err) ||
+        only("precision", file->precision, "fp32", err) ||
+        only("objective", file->objective, "throughput", err) ||
+        take_int("model.layers", &model->layers, 0, 1, LAYERS_MAX - 2, &layers, err) ||
+        take_int("model.heads", &model->heads, 0, 1, 1024, &heads, err) ||
+        take_int("model.hidden", &model->hidden, 0, 1, 65536, &hidden, err) ||
+        take_int("model.context", &model->context, 0, 1, 131072, &context, err) ||
+        take_int("batch.sequences", &file->batch.sequences, 0, 1, 1 << 20, &sequences,
+                 err))
+        return -1;
+    bool exact = file->between_zones_count == 0;
+    for (uint32_t i = 0; i < file->between_zones_count; i++) {
+        const char *mode = file->between_zones[i];
+        exact = exact || strcmp(mode, "exact") == 0;
+        if (strcmp(mode, "exact") != 0 && strcmp(mode, "local_sgd") != 0)
+            return err_set(err, ERR_USAGE,
+                           "between_zones has \"%s\"; the modes are exact and local_sgd",
+                           mode);
+    }
+    if (!exact)
+        return err_set(err, ERR_USAGE,
+                       "between_zones allows local_sgd alone, which this version has "
+                       "not; add exact");
+    job->shape = (struct model_shape){.blocks = (int)layers,
+                                      .heads = (int)heads,
+                                      .hidden = (int)hidden,
+                                      .context = (int)context,
+                                      .vocabulary = 256};
+    job->sequences = (int)sequences;
+    return model_shape_check(&job->shape, err);
+}
+
+static int
+take_training(const struct job_file *file, struct train_job *train, struct err *err)
+{
+    const struct optimizer_file *optimizer = &file->optimizer;
+    int64_t keep;
+    if (only("optimizer.name", optimizer->name, "adamw", err) ||
+        take_int("steps", &file->steps, 0, 1, INT64_C(1) << 40, &train->steps, err) ||
+        take_number("optimizer.learning_rate", optimizer->learning_rate, 6e-4, 0, 100,
+                    &train->learning_rate, err) ||
+        take_number("optimizer.beta1", optimizer->beta1, 0.9, 0, 0.9999999, &train->beta1,
+                    err) ||
+        take_number("optimizer.beta2", optimizer->beta2, 0.95, 0, 0.9999999,
+                    &train->beta2, err) ||
+        take_number("optimizer.epsilon", optimizer->epsilon, 1e-8, 1e-16, 1,
+                    &train->epsilon, err) ||
+        take_number("optimizer.weight_decay", optimizer->weight_decay, 0.1, 0, 10,
+                    &train->weight_decay, err) ||
+        take_number("optimizer.clip_norm", optimizer->clip_norm, 1, 0, 1e9,
+                    &train->clip_norm, err) ||
+        take_int("optimizer.warmup_steps", optimizer->warmup_steps, 0, 0,
+                 INT64_C(1) << 40, &train->warmup_steps, err) ||
+        take_int("copy.every_steps", file->copy.every_steps, 20, 0, INT64_C(1) << 40,
+                 &train->copy_every, err) ||
+        take_int("checkpoint.every_steps", file->checkpoint.every_steps, 200, 0,
+                 INT64_C(1) << 40, &train->checkpoint_every, err) ||
+        take_int("checkpoint.keep", file->checkpoint.keep, 3, 0, 1000000, &keep, err))
+        return -1;
+    train->checkpoint_keep = (int)keep;
+    train->seed = file->seed ? *file->seed : 1;
+    return 0;
+}
+
+static int
+take_plan(const struct plan_file *plan, struct job *job, struct err *err)
+{
+    int64_t pipeline, replicas, micro_batch;
+    int layers = workload_layers(&job->shape);
+    if (take_int("plan.pipeline", plan->pipeline, 0, 1,
+                 layers < STAGES_MAX ? layers : STAGES_MAX, &pipeline, err) ||
+        take_int("plan.replicas", plan->replicas, 0, 1,
+                 job->sequences < REPLICAS_MAX ? job->sequences : REPLICAS_MAX, &replicas,
+                 err) ||
+        take_int("plan.micro_batch", plan->micro_batch, 0, 1, job->sequences,
+                 &micro_batch, err))
+        return -1;
+    if (micro_batch > 0 && job->sequences % micro_batch != 0)
+        return err_set(
+            err, ERR_USAGE,
+            "plan.micro_batch is %lld, which does not divide batch.sequences %d",
+            (long long)micro_batch, job->sequences);
+    if (pipeline > 0 && plan->zones_count > 0 && plan->zones_count != (uint32_t)pipeline)
+        return err_set(
+            err, ERR_USAGE,
+            "plan.zones names %u zones for %lld stages; name one for each stage",
+            plan->zones_count, (long long)pipeline);
+    if (plan->zones_count > (uint32_t)layers)
+        return err_set(err, ERR_USAGE, "plan.zones names %u stages for %d layers",
+                       plan->zones_count, layers);
+    for (uint32_t i = 0; i < plan->zones_count; i++) {
+        if (config_name_check("a zone in plan.zones", plan->zones[i], err))
+            return -1;
+        memcpy(job->zones[i], plan->zones[i], strlen(plan->zones[i]) + 1);
+    }
+    job->zones_count = (int)plan->zones_count;
+    job->pipeline = (int)pipeline;
+    job->replicas = (int)replicas;
+    job->micro_batch = (int)micro_batch;
+    return 0;
+}
+
+int
+job_parse(const char *name, const char *text, size_t len, struct job *out,
+          struct err *err)
+{
+    if (len > JOB_BYTES_MAX / 2)
+        return err_set(err, ERR_USAGE, "%s: a job of %zu bytes is longer than %d", name,
+                       len, JOB_BYTES_MAX / 2);
+    void *parsed;
+    if (yaml_parse(name, text, len, &job_schema, &parsed, err))
+        return -1;
+    const struct job_file *file = parsed;
+    struct job *job = xcalloc(1, sizeof(*job));
+    int result = config_name_check("name", file->name, err);
+    if (result == 0)
+        memcpy(job->train.name, file->name, strlen(file->name) + 1);
+    if (result == 0 &&
+        (take_model(file, job, err) || take_training(file, &job->train, err) ||
+         take_plan(&file->plan, job, err)))
+        result = -1;
+    if (result == 0) {
+        memcpy(job->pattern, file->data.train, strlen(file->data.train) + 1);
+        job->text = xcalloc(len + 1, 1);
+        memcpy(job->text, text, len);
+        *out = *job;
+    } else {
+        err_wrap(err, "%s", name);
+    }
+    yaml_free(&job_schema, parsed);
+    free(job);
+    return result;
+}
+
+void
+job_release(struct job *job)
+{
+    free(job->text);
+    memset(job, 0, sizeof(*job));
+}
+
+void
+job_copy(struct job *to, const struct job *from)
+{
+    *to = *from;
+    to->text = from->text ? xstrdup(from->text) : NULL;
+}
+
+void
+job_bind(struct job *job, const struct id *data, int64_t data_bytes,
+         const struct id *nonce)
+{
+    job->train.data = *data;
+    job->train.data_bytes = data_bytes;
+    job->train.id = *nonce;
+    struct buf bytes = {0};
+    job_encode(job, &bytes);
+    key_hash(bytes.data, bytes.len, &job->train.id);
+    buf_release(&bytes);
+}
+
+/* ---- bytes ---- */
+
+static void
+write_number(struct buf *out, double value)
+{
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof(bits));
+    writer_uint(out, bits);
+}
+
+static double
+read_number(struct reader *reader, double least, double most)
+{
+    uint64_t bits = reader_uint(reader, UINT64_MAX);
+    double value;
+    memcpy(&value, &bits, sizeof(value));
+    if (!(value >= least && value <= most)) {
+        reader_fail(reader, "a number of the job is out of its range");
+        return least;
+    }
+    return value;
+}
+
+void
+job_encode(const struct job *job, struct buf *out)
+{
+    const struct train_job *train = &job->train;
+    writer_array(out, 27);
+    writer_id(out, &train->id);
+    writer_id(out, &train->data);
+    writer_int(out, train->data_bytes);
+    writer_text(out, train->name);
+    writer_int(out, train->steps);
+    writer_uint(out, train->seed);
+    write_number(out, train->learning_rate);
+    write_number(out, train->beta1);
+    write_number(out, train->beta2);
+    write_number(out, train->epsilon);
+    write_number(out, train->weight_decay);
+    write_number(out, train->clip_norm);
+    writer_int(out, train->warmup_steps);
+    writer_int(out, train->copy_every);
+    writer_int(out, train->checkpoint_every);
+    writer_int(out, train->checkpoint_keep);
+    writer_int(out, job->shape.blocks);
+    writer_int(out, job->shape.heads);
+    writer_int(out, job->shape.hidden);
+    writer_int(out, job->shape.context);
+    writer_int(out, job->shape.vocabulary);
+    writer_int(out, job->sequences);
+    writer_int(out, job->pipeline);
+    writer_int(out, job->replicas);
+    writer_int(out, job->micro_batch);
+    writer_array(out, (size_t)job->zones_count);
+    for (int i = 0; i < job->zones_count; i++)
+        writer_text(out, job->zones[i]);
+    writer_bytes(out, job->text ? job->text : "", job->text ? strlen(job->text) : 0);
+}
+
+static void
+read_train(struct reader *reader, struct train_job *train)
+{
+    const int64_t far = INT64_C(1) << 40;
+    reader_id(reader, &train->id);
+    reader_id(reader, &train->data);
+    train->data_bytes = reader_int(reader, 0, INT64_C(1) << 50);
+    reader_text(reader, train->name, sizeof(train->name));
+    train->steps = reader_int(reader, 1, far);
+    train->seed = reader_uint(reader, UINT64_MAX);
+    train->learning_rate = read_number(reader, 0, 100);
+    train->beta1 = read_number(reader, 0, 0.9999999);
+    train->beta2 = read_number(reader, 0, 0.9999999);
+    train->epsilon = read_number(reader, 1e-16, 1);
+    train->weight_decay = read_number(reader, 0, 10);
+    train->clip_norm = read_number(reader, 0, 1e9);
+    train->warmup_steps = reader_int(reader, 0, far);
+    train->copy_every = reader_int(reader, 0, far);
+    train->checkpoint_every = reader_int(reader, 0, far);
+    train->checkpoint_keep = (int)reader_int(reader, 0, 1000000);
+}
+
+int
+job_decode(const void *bytes, size_t len, struct job *out, struct err *err)
+{
+    struct reader *reader = reader_open(bytes, len, err);
+    if (!reader)
+        return err_wrap(err, "job");
+    struct job *job = xcalloc(1, sizeof(*job));
+    reader_enter(reader, 27, 27);
+    read_train(reader, &job->train);
+    job->shape.blocks = (int)reader_int(reader, 1, LAYERS_MAX - 2);
+    job->shape.heads = (int)reader_int(reader, 1, 1024);
+    job->shape.hidden = (int)reader_int(reader, 1, 65536);
+    job->shape.context = (int)reader_int(reader, 1, 131072);
+    job->shape.vocabulary = (int)reader_int(reader, 256, 1 << 20);
+    job->sequences = (int)reader_int(reader, 1, 1 << 20);
+    job->pipeline = (int)reader_int(reader, 0, STAGES_MAX);
+    job->replicas = (int)reader_int(reader, 0, REPLICAS_MAX);
+    job->micro_batch = (int)reader_int(reader, 0, 1 << 20);
+    job->zones_count = (int)reader_enter(reader, 0, STAGES_MAX);
+    for (int i = 0; i < job->zones_count; i++)
+        reader_text(reader, job->zones[i], sizeof(job->zones[i]));
+    reader_leave(reader);
+    size_t text_len;
+    const uint8_t *text = reader_bytes(reader, JOB_BYTES_MAX / 2, &text_len);
+    reader_leave(reader);
+    struct err bad;
+    if (reader_ok(reader) && model_shape_check(&job->shape, &bad))
+        reader_fail(reader, "%s", bad.msg);
+    if (reader_ok(reader) && job->micro_batch > 0 &&
+        job->sequences % job->micro_batch != 0)
+        reader_fail(reader, "the micro-batch does not divide the batch");
+    if (reader_ok(reader) && (config_name_check("name", job->train.name, &bad) ||
+                              memchr(text, '\0', text_len)))
+        reader_fail(reader,
+                    "the job's name or text has characters that it must not have");
+    if (reader_ok(reader)) {
+        job->text = xcalloc(text_len + 1, 1);
+        if (text_len)
+            memcpy(job->text, text, text_len);
+    }
+    int result = reader_close(&reader, err);
+    if (result)
+        err_wrap(err, "job");
+    else
+        *out = *job;
+    free(job);
+    return result;
+}
+
+void
+job_request(const struct job *job, struct plan_request *out)
+{
+    memset(out, 0, sizeof(*out));
+    out->shape = job->shape;
+    out->sequences = job->sequences;
+    out->copies = job->train.copy_every > 0;
+    out->pipeline = job->pipeline;
+    out->replicas = job->replicas;
+    out->micro_batch = job->micro_batch;
+    out->zones_count = job->zones_count;
+    memcpy(out->zones, job->zones, sizeof(out->zones));
+}

@@ -1,0 +1,69 @@
+/*
+ * main.c - the one binary: a table of subcommands.
+ */
+#include "node/command.h"
+#include "node/status.h"
+#include "testnet/testnet.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct command commands[] = {
+    {"node", cmd_node, "run a node: found a swarm, join one, or come back to one"},
+    {"train", cmd_train, "submit a job to the swarm and follow it"},
+    {"status", cmd_status, "show the swarm, its links, the plan and the progress"},
+    {"stop", cmd_stop, "end the job after a checkpoint"},
+    {"leave", cmd_leave, "let this machine's node hand over and go"},
+    {"generate", cmd_generate, "write text with what was trained"},
+    {"testnet", testnet_main, "run a network of real nodes on this machine"},
+};
+
+static void
+print_help(FILE *out)
+{
+    fputs("usage: flotilla COMMAND [OPTION...]\n\n"
+          "Trains transformer models on machines that find each other. Commands:\n\n",
+          out);
+    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+        fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].summary);
+    fputs("\nExample:\n"
+          "  flotilla node --zone a                     on a first machine: prints how "
+          "to join\n"
+          "  flotilla node --zone b --join HOST:7700 --secret-file swarm.secret\n"
+          "  flotilla train job.yaml                    on any of them\n\n"
+          "flotilla COMMAND --help says more; flotilla --version prints the version.\n"
+          "Exit status: 0 done, 1 failed, 2 asked wrongly.\n",
+          out);
+}
+
+int
+main(int argc, char **argv)
+{
+    if (argc < 2) {
+        print_help(stderr);
+        return EXIT_USAGE;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
+        strcmp(argv[1], "help") == 0) {
+        print_help(stdout);
+        return EXIT_DONE;
+    }
+    if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0) {
+        puts("flotilla " FLOTILLA_VERSION);
+        return EXIT_DONE;
+    }
+    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+        if (strcmp(argv[1], commands[i].name) != 0)
+            continue;
+        char name[64];
+        snprintf(name, sizeof(name), "flotilla %s", commands[i].name);
+        argv[1] = name;
+        int code = commands[i].run(argc - 1, argv + 1);
+        if (fflush(stdout) == EOF && code == EXIT_DONE)
+            code = EXIT_FAILED;
+        return code;
+    }
+    fprintf(stderr, "flotilla: there is no command \"%s\"; flotilla --help lists them\n",
+            argv[1]);
+    return EXIT_USAGE;
+}
