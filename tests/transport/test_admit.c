@@ -5,6 +5,7 @@
 #include "transport/base/limits.h"
 #include "transport/socket.h"
 
+#include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -168,6 +169,75 @@ START_TEST(a_process_has_one_handler)
 }
 END_TEST
 
+static int
+open_files(void)
+{
+    int count = 0;
+    DIR *folder = opendir("/proc/self/fd");
+    ck_assert_ptr_nonnull(folder);
+    while (readdir(folder))
+        count++;
+    closedir(folder);
+    return count;
+}
+
+static bool
+as_few_files(const void *arg)
+{
+    return open_files() <= *(const int *)arg;
+}
+
+static void
+count_event(void *arg, enum dial_event event)
+{
+    ++((int *)arg)[event];
+}
+
+START_TEST(dials_closed_at_any_moment_leave_nothing_behind)
+{
+    struct loop *loop = harness_open();
+    struct err err;
+    struct admit *admit = admit_open(loop, &err);
+    struct address base = harness_address();
+    struct key *server = harness_key(1);
+    struct key *clients[3] = {harness_key(2), harness_key(3), harness_key(4)};
+    struct listener *listener = listen_at(loop, SOCKET_CONTROL, server, &base);
+    admit_allow(
+        admit, key_id(clients[0])); /* the second one is denied, the third finds nobody */
+    struct address nowhere = harness_address();
+    ck_assert_int_eq(reach(loop, SOCKET_CONTROL, &base, clients[0], server), DIAL_UP);
+    harness_run(loop, 50);
+    int files = open_files();
+    int events[DIAL_DENIED + 1] = {0};
+    for (int i = 0; i < 300; i++) {
+        struct key *client = clients[i % 3];
+        struct dial_options options = {
+            .plane = SOCKET_CONTROL,
+            .base = i % 3 == 2 ? nowhere : base,
+            .curve_public = key_curve_public(client),
+            .curve_secret = key_curve_secret(client),
+            .server_public = key_curve_public(server),
+        };
+        struct dial *dial = dial_open(loop, &options, count_event, events, &err);
+        ck_assert_ptr_nonnull(dial);
+        if (i % 7)
+            harness_run(loop, i % 7);
+        dial_close(dial);
+    }
+    ck_assert_int_gt(events[DIAL_UP], 0);
+    ck_assert_int_gt(events[DIAL_NOBODY], 0);
+    ck_assert_int_gt(events[DIAL_DENIED], 0);
+    ck_assert_int_eq(events[DIAL_DOWN], 0);
+    ck_assert(harness_until(loop, as_few_files, &files, 2000));
+    listener_close(listener);
+    key_free(server);
+    for (int i = 0; i < 3; i++)
+        key_free(clients[i]);
+    admit_close(admit);
+    harness_close(loop);
+}
+END_TEST
+
 /* ZMTP 3.1 greeting of a client without encryption, and the READY of its handshake. */
 static const uint8_t plain_greeting[64] = {
     0xff, 0, 0, 0, 0, 0, 0, 0, 1, 0x7f, 3, 1, 'N', 'U', 'L', 'L',
@@ -259,6 +329,7 @@ suite_admit(void)
     tcase_add_test(tests, each_door_has_its_own_keys);
     tcase_add_test(tests, nobody_gets_in_while_there_is_no_handler);
     tcase_add_test(tests, a_process_has_one_handler);
+    tcase_add_test(tests, dials_closed_at_any_moment_leave_nothing_behind);
     tcase_add_test(tests, a_client_without_encryption_is_hung_up_on);
     tcase_add_test(tests, the_list_holds_as_many_as_a_swarm_may_have);
     tcase_add_test(tests, an_id_that_is_no_key_is_not_admitted);
