@@ -479,16 +479,14 @@ note_damage(char *damaged, size_t size, const struct err *err)
     snprintf(damaged + used, size - used, "%s%s", used ? "; " : "", err->msg);
 }
 
-/* Newest whole checkpoint of one job's folder that is newer than `better_than`; its step,
- * or -1. */
 static int64_t
-newest_in(const char *folder, const struct id *job, int64_t better_than, char *path,
-          char *damaged, size_t damaged_size)
+newest_in(const char *folder, const struct id *job, char *path, char *damaged,
+          size_t damaged_size)
 {
     int64_t *steps = xcalloc(STEPS_MAX, sizeof(*steps));
     size_t count = list_steps(folder, steps);
     int64_t found = -1;
-    for (size_t i = 0; i < count && found < 0 && steps[i] > better_than; i++) {
+    for (size_t i = 0; i < count && found < 0; i++) {
         char name[32], candidate[PATH_BYTES_MAX];
         struct checkpoint_info info = {0};
         struct err err;
@@ -509,6 +507,17 @@ newest_in(const char *folder, const struct id *job, int64_t better_than, char *p
 }
 
 int
+checkpoint_in(const char *folder, const struct id *job, char path[PATH_BYTES_MAX],
+              char *damaged, size_t damaged_size, struct err *err)
+{
+    if (damaged && damaged_size > 0)
+        damaged[0] = '\0';
+    if (newest_in(folder, job, path, damaged, damaged_size) < 0)
+        return err_set(err, ERR_USAGE, "there is no whole checkpoint in \"%s\"", folder);
+    return 0;
+}
+
+int
 checkpoint_newest(const char *root, const struct id *job, char path[PATH_BYTES_MAX],
                   char *damaged, size_t damaged_size, struct err *err)
 {
@@ -523,7 +532,7 @@ checkpoint_newest(const char *root, const struct id *job, char path[PATH_BYTES_M
         if (entry->d_name[0] == '.')
             continue;
         path_join(folder, root, entry->d_name);
-        if (newest_in(folder, job, -1, candidate, damaged, damaged_size) < 0)
+        if (newest_in(folder, job, candidate, damaged, damaged_size) < 0)
             continue;
         /* Among several jobs: the one that was written last. */
         struct stat status;

@@ -61,6 +61,11 @@ void checkpoint_close(struct checkpoint *checkpoint);
 int checkpoint_tensor(const struct checkpoint *checkpoint, int tensor, int kind,
                       float *out, struct err *err);
 
+/* The newest whole checkpoint in one job's folder (that holds step-N folders); otherwise
+ * as checkpoint_newest(). */
+int checkpoint_in(const char *folder, const struct id *job, char path[PATH_BYTES_MAX],
+                  char *damaged, size_t damaged_size, struct err *err);
+
 /* The newest whole checkpoint below `root` (.../checkpoints) of this job, or of any with
  * an empty id: its path, else -1 with ERR_USAGE "there is no whole checkpoint". Damaged
  * ones met on the way are passed over and described in `damaged` (may be NULL). */
