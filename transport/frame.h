@@ -1,7 +1,8 @@
 /*
  * frame.h - one signed message of the control plane.
  *
- *     array [version, swarm (32), kind, from (32), to (32), sequence, body (bytes), signature (64)]
+ *     array [version, swarm (32), kind, from (32), to (32), sequence, body (bytes),
+ * signature (64)]
  *
  * The signature is over everything before it, so that a frame may be relayed and still be
  * judged. The table of kinds is the protocol's list of contents; node dispatches on it.
@@ -9,37 +10,37 @@
 #ifndef TRANSPORT_FRAME_H
 #define TRANSPORT_FRAME_H
 
-#include "transport/key.h"
 #include "transport/base/buf.h"
+#include "transport/key.h"
 
 enum { FRAME_VERSION = 1 };
 
 /*        kind               number  largest body      meaning */
-#define FRAME_KINDS(X)                                                                    \
-    X(FRAME_PING, 1, 64 << 10)       /* probe; rumors ride along */                       \
-    X(FRAME_PING_REPLY, 2, 64 << 10)                                                      \
-    X(FRAME_PING_RELAY, 3, 64 << 10) /* please probe that one for me */                   \
-    X(FRAME_RUMORS, 4, 256 << 10)    /* records and accusations */                        \
-    X(FRAME_DIGEST, 5, 256 << 10)    /* what I know: (id, incarnation, version) */        \
-    X(FRAME_BEAT, 16, 64 << 10)      /* agree: leader's heartbeat, and its answer */      \
-    X(FRAME_BEAT_REPLY, 17, 64 << 10)                                                     \
-    X(FRAME_PREVOTE, 18, 4 << 10)                                                         \
-    X(FRAME_PREVOTE_REPLY, 19, 4 << 10)                                                   \
-    X(FRAME_VOTE, 20, 4 << 10)                                                            \
-    X(FRAME_VOTE_REPLY, 21, 3 << 20)                                                      \
-    X(FRAME_PROPOSE, 22, 3 << 20)                                                         \
-    X(FRAME_ACCEPT, 23, 4 << 10)                                                          \
-    X(FRAME_REJECT, 24, 4 << 10)                                                          \
-    X(FRAME_COMMIT, 25, 3 << 20)     /* a decree with its certificate */                  \
-    X(FRAME_FETCH, 26, 4 << 10)      /* send me the decree of epoch e, or the newest */   \
-    X(FRAME_FREEZE, 32, 64 << 10)    /* leader: halt and report, a plan follows */        \
-    X(FRAME_REPORT, 33, 64 << 10)    /* what I hold and how far I am */                   \
-    X(FRAME_EVIDENCE, 34, 4 << 10)   /* a neighbour is gone, or waits */                  \
-    X(FRAME_SUBMIT, 35, 128 << 10)   /* a job, or its end, to the leader */               \
-    X(FRAME_SUBMIT_REPLY, 36, 4 << 10)                                                    \
-    X(FRAME_PROGRESS, 37, 64 << 10)  /* steps applied, for those outside the plan */      \
-    X(FRAME_LEAVE, 38, 4 << 10)      /* I am going */                                     \
-    X(FRAME_EPOCH_ASK, 39, 4 << 10)  /* I may have slept: is my epoch the newest? */      \
+#define FRAME_KINDS(X)                                                                   \
+    X(FRAME_PING, 1, 64 << 10) /* probe; rumors ride along */                            \
+    X(FRAME_PING_REPLY, 2, 64 << 10)                                                     \
+    X(FRAME_PING_RELAY, 3, 64 << 10) /* please probe that one for me */                  \
+    X(FRAME_RUMORS, 4, 256 << 10)    /* records and accusations */                       \
+    X(FRAME_DIGEST, 5, 256 << 10)    /* what I know: (id, incarnation, version) */       \
+    X(FRAME_BEAT, 16, 64 << 10)      /* agree: leader's heartbeat, and its answer */     \
+    X(FRAME_BEAT_REPLY, 17, 64 << 10)                                                    \
+    X(FRAME_PREVOTE, 18, 4 << 10)                                                        \
+    X(FRAME_PREVOTE_REPLY, 19, 4 << 10)                                                  \
+    X(FRAME_VOTE, 20, 4 << 10)                                                           \
+    X(FRAME_VOTE_REPLY, 21, 3 << 20)                                                     \
+    X(FRAME_PROPOSE, 22, 3 << 20)                                                        \
+    X(FRAME_ACCEPT, 23, 4 << 10)                                                         \
+    X(FRAME_REJECT, 24, 4 << 10)                                                         \
+    X(FRAME_COMMIT, 25, 3 << 20)   /* a decree with its certificate */                   \
+    X(FRAME_FETCH, 26, 4 << 10)    /* send me the decree of epoch e, or the newest */    \
+    X(FRAME_FREEZE, 32, 64 << 10)  /* leader: halt and report, a plan follows */         \
+    X(FRAME_REPORT, 33, 64 << 10)  /* what I hold and how far I am */                    \
+    X(FRAME_EVIDENCE, 34, 4 << 10) /* a neighbour is gone, or waits */                   \
+    X(FRAME_SUBMIT, 35, 128 << 10) /* a job, or its end, to the leader */                \
+    X(FRAME_SUBMIT_REPLY, 36, 4 << 10)                                                   \
+    X(FRAME_PROGRESS, 37, 64 << 10) /* steps applied, for those outside the plan */      \
+    X(FRAME_LEAVE, 38, 4 << 10)     /* I am going */                                     \
+    X(FRAME_EPOCH_ASK, 39, 4 << 10) /* I may have slept: is my epoch the newest? */      \
     X(FRAME_EPOCH_REPLY, 40, 4 << 10)
 
 enum frame_kind {
@@ -58,16 +59,17 @@ struct frame {
     size_t body_len;
 };
 
-const char *frame_kind_name(enum frame_kind kind);  /* "FRAME_PING" */
-size_t frame_kind_bytes_max(enum frame_kind kind);  /* 0: no such kind */
+const char *frame_kind_name(enum frame_kind kind); /* "FRAME_PING" */
+size_t frame_kind_bytes_max(enum frame_kind kind); /* 0: no such kind */
 
-/* Appends the encoded frame. Aborts when the body is larger than its kind allows (our own mistake). */
+/* Appends the encoded frame. Aborts when the body is larger than its kind allows (our own
+ * mistake). */
 void frame_pack(const struct key *key, const struct id *swarm, enum frame_kind kind,
                 const struct id *to, uint64_t sequence, const void *body, size_t body_len,
                 struct buf *out);
 
-/* Decode and verify. ERR_WIRE: not a frame, unknown kind, too large; ERR_AUTH: the signature is not `from`'s. The swarm is returned, not
- * judged. */
+/* Decode and verify. ERR_WIRE: not a frame, unknown kind, too large; ERR_AUTH: the
+ * signature is not `from`'s. The swarm is returned, not judged. */
 int frame_unpack(const void *bytes, size_t len, struct frame *out, struct err *err);
 
 #endif

@@ -156,16 +156,9 @@ json_bool(const struct json *value, bool otherwise)
 char *
 json_print(const struct json *value)
 {
-    char *text = json_dumps(theirs(value), JSON_COMPACT | JSON_ENCODE_ANY);
+    char *text = json_dumps(theirs(value),
+                            JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));
     must(text); /* what was parsed can be printed */
-    return text;
-}
-
-char *
-json_print(const struct json *value)
-{
-    char *text = json_dumps(theirs(value), JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));
-    must(text);
     return text;
 }
 

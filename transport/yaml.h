@@ -1,11 +1,15 @@
 /*
  * yaml.h - YAML files with a schema (libcyaml's and libyaml's home).
  *
- * The schema is libcyaml's own (its macros are visible through this header). Before
- * libcyaml sees a text, its libyaml events are walked: an unknown key is an error with
- * its line and "did you mean", so is a key given twice; a number must be written as one
- * (no 010, no 3e-4abc, no nan), an empty file is no configuration. Sizes such as "1GiB"
- * are texts for size_parse().
+ * The schema is libcyaml's own (its macros are visible through this header); its top is a
+ * pointer to a mapping. Before libcyaml sees a text, its libyaml events are walked, so
+ * that each of these is an error with its line: an unknown key ("did you mean"), a key
+ * given twice or missing, a choice that is not known, a number that is not written as one
+ * (010, 0x10, 1_000, 3e-4abc, nan, "5" in quotes) or does not fit its field, a truth that
+ * is neither true nor false, a text or list that is too long or too short, a word where a
+ * list or a mapping belongs. An empty file is no configuration; anchors, aliases, tags
+ * and second documents are refused. What is optional and absent is zero. Whatever is
+ * under a CYAML_IGNORE key is free. Sizes such as "1GiB" are texts for size_parse().
  */
 #ifndef TRANSPORT_YAML_H
 #define TRANSPORT_YAML_H

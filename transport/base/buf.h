@@ -16,8 +16,9 @@ struct buf {
 /* A zeroed struct is an empty buffer. */
 void buf_add(struct buf *buf, const void *data, size_t len);
 void buf_printf(struct buf *buf, const char *fmt, ...)
-    __attribute__((format(printf, 2, 3))); /* text without the final NUL in len, but one is there */
-void buf_clear(struct buf *buf);   /* empty, memory kept */
+    __attribute__((format(printf, 2,
+                          3)));  /* text without the final NUL in len, but one is there */
+void buf_clear(struct buf *buf); /* empty, memory kept */
 void buf_release(struct buf *buf); /* empty, memory given back */
 
 #endif

@@ -9,10 +9,11 @@
 
 #include <stdint.h>
 
-int64_t clock_ms(void);           /* monotonic, milliseconds; the same for all processes of a machine */
-int64_t clock_us(void);           /* monotonic, microseconds */
+int64_t
+clock_ms(void); /* monotonic, milliseconds; the same for all processes of a machine */
+int64_t clock_us(void);            /* monotonic, microseconds */
 int64_t clock_thread_cpu_us(void); /* CPU time of this thread, microseconds */
-int64_t clock_wall_ms(void);      /* since 1970, milliseconds */
+int64_t clock_wall_ms(void);       /* since 1970, milliseconds */
 void clock_sleep_ms(int64_t ms);
 
 #endif

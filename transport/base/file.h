@@ -15,9 +15,11 @@ int file_read(const char *path, size_t bytes_max, struct buf *buf, struct err *e
 
 /* Replace `path`: write a neighbour, fsync it, rename it, fsync the folder. After a
  * crash at any point the old or the new content is there. */
-int file_write(const char *path, const void *data, size_t bytes, mode_t mode, struct err *err);
+int file_write(const char *path, const void *data, size_t bytes, mode_t mode,
+               struct err *err);
 
-/* Write all bytes at an offset of an open file, or say why not ("no space left on device"). */
+/* Write all bytes at an offset of an open file, or say why not ("no space left on
+ * device"). */
 int file_write_at(int fd, const void *data, size_t bytes, off_t offset, const char *path,
                   struct err *err);
 
@@ -29,7 +31,8 @@ int file_sync_folder(const char *folder, struct err *err);
 
 bool file_exists(const char *path);
 
-/* Remove a folder and all that is in it; what is not there is no error. Does not follow links. */
+/* Remove a folder and all that is in it; what is not there is no error. Does not follow
+ * links. */
 int file_remove_tree(const char *path, struct err *err);
 
 /* Take an exclusive lock on `path` (made if absent) for the life of the process;

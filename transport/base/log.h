@@ -15,7 +15,8 @@
 
 enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };
 
-/* Before threads start: the least urgent level that is printed, and JSON lines instead of text. */
+/* Before threads start: the least urgent level that is printed, and JSON lines instead of
+ * text. */
 void log_setup(enum log_level level, bool json);
 
 void log_write(enum log_level level, const char *subsystem, const char *fmt, ...)

@@ -61,7 +61,8 @@ mailbox_put(struct mailbox *mailbox, const void *message)
     atomic_store_explicit(&mailbox->put, put + 1, memory_order_release);
     uint64_t one = 1;
     ssize_t written = write(mailbox->event, &one, sizeof(one));
-    (void)written; /* it fails only when the counter is at its end, and then it is readable */
+    (void)written; /* it fails only when the counter is at its end, and then it is
+                      readable */
     return true;
 }
 

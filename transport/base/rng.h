@@ -21,12 +21,13 @@ struct rng {
     uint64_t n;
 };
 
-uint64_t rng_next(struct rng *rng);                  /* 64 random bits */
-uint64_t rng_below(struct rng *rng, uint64_t bound); /* uniform in [0, bound), bound > 0 */
-double rng_unit(struct rng *rng);                    /* uniform in [0, 1) */
+uint64_t rng_next(struct rng *rng); /* 64 random bits */
+uint64_t rng_below(struct rng *rng,
+                   uint64_t bound); /* uniform in [0, bound), bound > 0 */
+double rng_unit(struct rng *rng);   /* uniform in [0, 1) */
 
-/* A normal variate (mean 0, deviation 1) for element `n`, by Box-Muller over polynomials of our
- * own, so that it has the same bits under every libm. */
+/* A normal variate (mean 0, deviation 1) for element `n`, by Box-Muller over polynomials
+ * of our own, so that it has the same bits under every libm. */
 double rng_normal(uint64_t seed, uint64_t stream, uint64_t n);
 
 /* The `index`-th element of a pseudo-random permutation of [0, count): a Feistel network

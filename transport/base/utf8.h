@@ -1,5 +1,6 @@
 /*
- * utf8.h - is this text UTF-8 (RFC 3629)? What goes into JSON must be; what peers send may not be.
+ * utf8.h - is this text UTF-8 (RFC 3629)? What goes into JSON must be; what peers send
+ * may not be.
  */
 #ifndef TRANSPORT_BASE_UTF8_H
 #define TRANSPORT_BASE_UTF8_H
