@@ -477,7 +477,7 @@ flow_next_credit(struct flow *flow, struct flow_out *out)
             return true;
         }
     }
-    must(!"a credit is due and nobody's");
+    must(flow->dues == 0); /* a credit is due and nobody's */
     return false;
 }
 

@@ -172,7 +172,7 @@ START_TEST(a_member_that_stays_away_is_named_and_a_halt_ends_the_wait)
         bulk_halt(cast.bulks[m]);
     int64_t began_ms = clock_ms();
     ck_assert(harness_until(cast.loop, all_ended, members, 2000));
-    ck_assert_int_lt(clock_ms() - began_ms, 200);
+    ck_assert_int_lt(clock_ms() - began_ms, 1000);
     for (int m = 0; m < 2; m++) {
         pthread_join(threads[m], NULL);
         ck_assert_int_eq(members[m].result, -1);
@@ -215,7 +215,7 @@ START_TEST(a_halt_in_the_middle_ends_every_member_soon)
             ck_assert_int_eq(members[m].err.code, ERR_STOPPED);
             free(members[m].data);
         }
-        ck_assert_int_lt(clock_ms() - began_ms, 500);
+        ck_assert_int_lt(clock_ms() - began_ms, 2000);
     }
     cast_close(&cast);
 }
