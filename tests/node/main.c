@@ -5,12 +5,15 @@ Suite *suite_fixture(void);
 Suite *suite_matmul(void);
 Suite *suite_stage(void);
 Suite *suite_data(void);
+Suite *suite_recover(void);
+Suite *suite_train(void);
 
 int
 main(void)
 {
     static Suite *(*const suites[])(void) = {
-        suite_gradients, suite_fixture, suite_matmul, suite_stage, suite_data, NULL,
+        suite_gradients, suite_fixture, suite_matmul, suite_stage,
+        suite_data,      suite_recover, suite_train,  NULL,
     };
     return suite_run(suites);
 }
