@@ -326,6 +326,18 @@ gossip_merge(struct gossip *gossip, int64_t now_ms, const void *record, size_t l
 }
 
 void
+gossip_met(struct gossip *gossip, int64_t now_ms, const struct id *peer,
+           struct effects *effects)
+{
+    advance(gossip, now_ms);
+    if (!gossip->self || id_equal(peer, &gossip->id))
+        return;
+    core_list(gossip, gossip->self);
+    core_answer(gossip, peer, effects);
+    core_digest(gossip, peer, effects);
+}
+
+void
 gossip_heard(struct gossip *gossip, int64_t now_ms, const struct id *peer)
 {
     advance(gossip, now_ms);

@@ -169,7 +169,7 @@ static int
 take_model(const struct job_file *file, struct job *job, struct err *err)
 {
     const struct model_file *model = &file->model;
-    int64_t layers, heads, hidden, context, sequences;
+    int64_t layers = 0, heads = 0, hidden = 0, context = 0, sequences = 0;
     if (only("model.family", model->family, "gpt2", err) ||
         only("data.tokenizer", file->data.tokenizer, "bytes", err) ||
         only("precision", file->precision, "fp32", err) ||
@@ -207,7 +207,7 @@ static int
 take_training(const struct job_file *file, struct train_job *train, struct err *err)
 {
     const struct optimizer_file *optimizer = &file->optimizer;
-    int64_t keep;
+    int64_t keep = 0;
     if (only("optimizer.name", optimizer->name, "adamw", err) ||
         take_int("steps", &file->steps, 0, 1, INT64_C(1) << 40, &train->steps, err) ||
         take_number("optimizer.learning_rate", optimizer->learning_rate, 6e-4, 0, 100,
@@ -238,7 +238,7 @@ take_training(const struct job_file *file, struct train_job *train, struct err *
 static int
 take_plan(const struct plan_file *plan, struct job *job, struct err *err)
 {
-    int64_t pipeline, replicas, micro_batch;
+    int64_t pipeline = 0, replicas = 0, micro_batch = 0;
     int layers = workload_layers(&job->shape);
     if (take_int("plan.pipeline", plan->pipeline, 0, 1,
                  layers < STAGES_MAX ? layers : STAGES_MAX, &pipeline, err) ||
