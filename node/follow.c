@@ -27,6 +27,7 @@ send_report(struct node *node)
                             .epoch = freeze->epoch,
                             .progress = freeze->progress};
     report.progress.reported = true;
+    report.profile.correction_ppm = 1000000;
     if (freeze->with_job) {
         report.job = freeze->job.train.id;
         report.profile = node->profile;
@@ -103,9 +104,11 @@ follow_freeze(struct node *node, const struct id *from, const void *body, size_t
         return;
     }
     /* Only the leader that we know, for the epoch that we are in: anybody behind catches
-     * up first. */
-    if (!id_equal(from, agree_leader(node->agree)) || term != agree_term(node->agree) ||
-        epoch != node->decree.epoch) {
+     * up first. Who is outside hears no beats, and halts nothing: any voter may ask it. */
+    bool leads = node->member ? id_equal(from, agree_leader(node->agree)) &&
+                                    term == agree_term(node->agree)
+                              : decree_voter(&node->decree, from);
+    if (!leads || epoch != node->decree.epoch) {
         job_release(&job);
         return;
     }

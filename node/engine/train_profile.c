@@ -41,7 +41,9 @@ run_once(struct sample *sample, struct times *times, struct err *err)
                        first ? NULL : sample->out, err))
         return -1;
     int64_t backward_us = clock_thread_cpu_us();
-    stage_tied_combine(sample->stage, NULL);
+    /* A stage with one end of the tied embedding takes its own for the other's. */
+    size_t tied;
+    stage_tied_combine(sample->stage, stage_tied_gradient(sample->stage, &tied));
     int64_t combined_us = clock_thread_cpu_us();
     struct adamw options = {.learning_rate = 1e-6,
                             .beta1 = 0.9,
