@@ -1,33 +1,17 @@
 #include "planner/place.h"
 #include "planner/schedule.h"
+#include "planner/share.h"
 #include "transport/base/alloc.h"
 #include "transport/base/must.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* A run of layers with or without the embedding, with or without the head. */
-enum { RUN_EMBEDDING = 1, RUN_HEAD = 2, RUN_ENDS = 4 };
-
 /* A node in a sorted list; a total order, since nodes differ in number. */
 struct rank {
     int64_t first;
     int64_t second;
     int node;
-};
-
-/* What a layout of one stage has to go by while layers are cut. */
-struct stage_room {
-    int64_t layer_ns[LAYER_KINDS]; /* summed over the replicas */
-    int64_t memory_bytes;          /* of the smallest node */
-    int in_flight;
-};
-
-/* Total bytes of runs at one micro-batch size, once asked for:
- * rows[in_flight - 1][ends * (blocks + 1) + blocks of the run]; 0: not yet. */
-struct size_book {
-    int micro_batch;
-    int64_t *rows[STAGES_MAX];
 };
 
 struct placer {
@@ -48,16 +32,11 @@ struct placer {
     struct rank *strongest;
     struct rank *fastest;
     struct rank *roomiest;
-    bool tight; /* memory has shaped the last cut */
-    struct size_book *book;
-    /* Sizes of runs at every micro-batch size seen so far. */
-    struct size_book *books;
-    int books_count;
-    int64_t *gradients; /* [RUN_ENDS * (blocks + 1)]; 0: not yet asked for */
+    struct cutter *cutter;
     /* Scratch. */
     int *picked;
     struct rank *ranks;
-    struct stage_room rooms[STAGES_MAX];
+    struct cut_stage rooms[STAGES_MAX];
 };
 
 struct placer *
@@ -79,8 +58,7 @@ placer_new(const struct plan_request *request, const struct cluster *cluster)
     placer->roomiest = xcalloc(nodes, sizeof(*placer->roomiest));
     placer->picked = xcalloc(nodes, sizeof(*placer->picked));
     placer->ranks = xcalloc(nodes, sizeof(*placer->ranks));
-    placer->gradients =
-        xcalloc((size_t)(RUN_ENDS * (placer->blocks + 1)), sizeof(*placer->gradients));
+    placer->cutter = cutter_new(request);
     for (int n = 0; n < cluster->nodes_count; n++) {
         const struct cluster_node *node = &cluster->nodes[n];
         must(node->zone >= 0 && node->zone < cluster->zones_count);
@@ -105,11 +83,7 @@ placer_free(struct placer *placer)
     free(placer->roomiest);
     free(placer->picked);
     free(placer->ranks);
-    for (int book = 0; book < placer->books_count; book++)
-        for (int row = 0; row < STAGES_MAX; row++)
-            free(placer->books[book].rows[row]);
-    free(placer->books);
-    free(placer->gradients);
+    cutter_free(placer->cutter);
     free(placer->power);
     free(placer->strongest);
     free(placer);
@@ -232,21 +206,6 @@ node_power(const int64_t layer_ns[LAYER_KINDS], const int64_t best_ns[LAYER_KIND
     return power;
 }
 
-static struct size_book *
-open_book(struct placer *placer, int micro_batch)
-{
-    int number = 0;
-    while (number < placer->books_count &&
-           placer->books[number].micro_batch != micro_batch)
-        number++;
-    if (number == placer->books_count) {
-        placer->books = xrealloc(placer->books, (size_t)++placer->books_count,
-                                 sizeof(*placer->books));
-        placer->books[number] = (struct size_book){.micro_batch = micro_batch};
-    }
-    return &placer->books[number];
-}
-
 void
 placer_micro_batch(struct placer *placer, int micro_batch)
 {
@@ -254,7 +213,7 @@ placer_micro_batch(struct placer *placer, int micro_batch)
     if (placer->micro_batch == micro_batch)
         return;
     placer->micro_batch = micro_batch;
-    placer->book = open_book(placer, micro_batch);
+    cutter_micro_batch(placer->cutter, micro_batch);
     int64_t best[LAYER_KINDS] = {NS_NEVER, NS_NEVER, NS_NEVER};
     for (int n = 0; n < placer->cluster->nodes_count; n++) {
         for (int kind = 0; placer->usable[n] && kind < LAYER_KINDS; kind++) {
@@ -277,60 +236,13 @@ placer_micro_batch(struct placer *placer, int micro_batch)
     rank_nodes(placer);
 }
 
-/* Where the numbers of a run lie in a row of a book. */
-static int
-run_entry(const struct placer *placer, int first, int layers)
-{
-    int embedding = first == 0;
-    int head = first + layers == placer->layers;
-    int ends = (embedding ? RUN_EMBEDDING : 0) + (head ? RUN_HEAD : 0);
-    return ends * (placer->blocks + 1) + layers - embedding - head;
-}
-
-static void
-run_sizes(const struct placer *placer, int first, int layers, int in_flight,
-          struct stage_bytes *out)
-{
-    struct stage_spec spec = {
-        .first_layer = first,
-        .layers = layers,
-        .micro_batch = placer->micro_batch,
-        .in_flight = in_flight,
-        .copies = placer->request->copies,
-    };
-    workload_stage_bytes(&placer->request->shape, &spec, out);
-}
-
-static int64_t
-run_bytes(struct placer *placer, int first, int layers, int in_flight)
-{
-    int64_t **row = &placer->book->rows[in_flight - 1];
-    if (!*row)
-        *row = xcalloc((size_t)(RUN_ENDS * (placer->blocks + 1)), sizeof(**row));
-    int64_t *bytes = &(*row)[run_entry(placer, first, layers)];
-    if (*bytes == 0) {
-        struct stage_bytes sizes;
-        run_sizes(placer, first, layers, in_flight, &sizes);
-        *bytes = sizes.total;
-    }
-    return *bytes;
-}
-
 void
 placer_gradients(struct placer *placer, const struct plan *plan,
                  int64_t gradient_bytes[STAGES_MAX])
 {
-    for (int s = 0; s < plan->stages_count; s++) {
-        const struct plan_stage *stage = &plan->stages[s];
-        int64_t *bytes =
-            &placer->gradients[run_entry(placer, stage->first_layer, stage->layers)];
-        if (*bytes == 0) {
-            struct stage_bytes sizes;
-            run_sizes(placer, stage->first_layer, stage->layers, 1, &sizes);
-            *bytes = sizes.gradients;
-        }
-        gradient_bytes[s] = *bytes;
-    }
+    for (int s = 0; s < plan->stages_count; s++)
+        gradient_bytes[s] = cutter_gradient_bytes(
+            placer->cutter, plan->stages[s].first_layer, plan->stages[s].layers);
 }
 
 /* Take `count` nodes of a zone (-1: of all) into picked, in the order of the list; those
@@ -376,12 +288,12 @@ place_zone(struct placer *placer, const struct place_outline *outline, int zone,
            struct plan *plan)
 {
     enum place_order order = outline->order;
-    bool by_room = order == PLACE_ROOMY_STAGES || order == PLACE_ROOMY_LAST;
+    bool by_room = order >= PLACE_ROOMY_STAGES;
     bool in_stages = by_room || order == PLACE_FAST_STAGES;
     int share = placer->layers / outline->stages;
-    int64_t least = run_bytes(placer, share < placer->layers, share, 1);
+    int64_t least = cutter_run_bytes(placer->cutter, share < placer->layers, share, 1);
     if (outline->stages == 2)
-        least = run_bytes(placer, 0, share, 1);
+        least = cutter_run_bytes(placer->cutter, 0, share, 1);
     if (!pick(placer, by_room ? placer->roomiest : placer->fastest, zone,
               stages_count * pipelines, by_room ? 0 : least))
         return false;
@@ -440,6 +352,49 @@ share_pipelines(struct placer *placer, const struct place_outline *outline,
     return true;
 }
 
+/* Micro-batches of the busiest pipeline when they are shared evenly. */
+static int
+most_if_even(const struct placer *placer, const struct place_outline *outline)
+{
+    int total = placer->request->sequences / outline->micro_batch;
+    return (total + outline->pipelines - 1) / outline->pipelines;
+}
+
+/* The roomiest nodes, cut into blocks of one stage each; which stage a block is for is
+ * found by trying. */
+static bool
+place_fitting(struct placer *placer, const struct place_outline *outline,
+              struct plan *plan)
+{
+    int stages = outline->stages;
+    int group[CUT_ASSIGN_MAX] = {0};
+    int in_flight[CUT_ASSIGN_MAX] = {0};
+    int64_t block_bytes[CUT_ASSIGN_MAX] = {0};
+    int block_of_stage[CUT_ASSIGN_MAX];
+    if (stages > CUT_ASSIGN_MAX || outline->spread == PLACE_PIPELINES)
+        return false;
+    /* As already placed by room: a block is the nodes of a stage. */
+    for (int s = 0; s < stages; s++) {
+        group[s] = outline->spread == PLACE_ANYWHERE ? 0 : outline->zones[s];
+        in_flight[s] = schedule_in_flight(stages, s, most_if_even(placer, outline));
+        block_bytes[s] = INT64_MAX;
+        for (int j = 0; j < outline->pipelines; j++) {
+            int node = plan->stages[s].nodes[j];
+            int64_t memory = placer->cluster->nodes[node].memory_bytes;
+            block_bytes[s] = memory < block_bytes[s] ? memory : block_bytes[s];
+        }
+    }
+    if (!cut_assign(placer->cutter, stages, group, in_flight, block_bytes,
+                    block_of_stage))
+        return false;
+    struct plan_stage placed[CUT_ASSIGN_MAX];
+    memcpy(placed, plan->stages, (size_t)stages * sizeof(placed[0]));
+    for (int s = 0; s < stages; s++)
+        memcpy(plan->stages[s].nodes, placed[block_of_stage[s]].nodes,
+               sizeof(placed[0].nodes));
+    return true;
+}
+
 static bool
 place_nodes(struct placer *placer, const struct place_outline *outline, struct plan *plan)
 {
@@ -481,124 +436,12 @@ place_nodes(struct placer *placer, const struct place_outline *outline, struct p
     return false;
 }
 
-/* Time of a run of layers on a stage, all replicas together. */
-static int64_t
-run_ns(const struct placer *placer, int stage, int first, int layers)
-{
-    const int64_t *layer_ns = placer->rooms[stage].layer_ns;
-    bool embedding = first == 0;
-    bool head = first + layers == placer->layers;
-    int64_t ns = (layers - embedding - head) * layer_ns[LAYER_BLOCK];
-    if (embedding)
-        ns += layer_ns[LAYER_EMBEDDING];
-    if (head)
-        ns += layer_ns[LAYER_HEAD];
-    return ns;
-}
-
-static bool
-run_fits(struct placer *placer, int stage, int first, int layers)
-{
-    const struct stage_room *room = &placer->rooms[stage];
-    if (run_bytes(placer, first, layers, room->in_flight) <= room->memory_bytes)
-        return true;
-    placer->tight = true;
-    return false;
-}
-
-/* Give each stage in turn as many layers as it can do within `limit_ns` and hold. A run
- * that starts later is never larger or slower, so this finds a cut if there is one. */
-static bool
-cut_within(struct placer *placer, struct plan *plan, int64_t limit_ns)
-{
-    int first = 0;
-    for (int s = 0; s < plan->stages_count; s++) {
-        int low = 0;
-        int high = placer->layers - first - (plan->stages_count - 1 - s);
-        while (low < high) {
-            int middle = (low + high + 1) / 2;
-            if (run_ns(placer, s, first, middle) <= limit_ns &&
-                run_fits(placer, s, first, middle))
-                low = middle;
-            else
-                high = middle - 1;
-        }
-        if (low == 0)
-            return false;
-        plan->stages[s].first_layer = first;
-        plan->stages[s].layers = low;
-        first += low;
-    }
-    return first == placer->layers;
-}
-
-/* Move the border behind a stage by one layer if the slower of its two sides gets faster.
- */
-static bool
-cut_shift(struct placer *placer, struct plan *plan, int s, int by)
-{
-    struct plan_stage *left = &plan->stages[s];
-    struct plan_stage *right = &plan->stages[s + 1];
-    int left_layers = left->layers + by;
-    int right_layers = right->layers - by;
-    int border = right->first_layer + by;
-    if (left_layers < 1 || right_layers < 1)
-        return false;
-    int64_t left_ns = run_ns(placer, s, left->first_layer, left->layers);
-    int64_t right_ns = run_ns(placer, s + 1, right->first_layer, right->layers);
-    int64_t left_new = run_ns(placer, s, left->first_layer, left_layers);
-    int64_t right_new = run_ns(placer, s + 1, border, right_layers);
-    int64_t was = left_ns > right_ns ? left_ns : right_ns;
-    int64_t is = left_new > right_new ? left_new : right_new;
-    if (is >= was || !run_fits(placer, s, left->first_layer, left_layers) ||
-        !run_fits(placer, s + 1, border, right_layers))
-        return false;
-    left->layers = left_layers;
-    right->layers = right_layers;
-    right->first_layer = border;
-    return true;
-}
-
-/* Cut the layers into stages: the slowest stage as fast as memory allows, then neighbours
- * evened out. */
-static bool
-cut_layers(struct placer *placer, struct plan *plan)
-{
-    if (!cut_within(placer, plan, NS_NEVER))
-        return false;
-    int64_t high = 0;
-    for (int s = 0; s < plan->stages_count; s++) {
-        const struct plan_stage *stage = &plan->stages[s];
-        int64_t ns = run_ns(placer, s, stage->first_layer, stage->layers);
-        high = ns > high ? ns : high;
-    }
-    int64_t low = 0;
-    while (high - low > high / 4096) {
-        int64_t middle = low + (high - low) / 2;
-        if (cut_within(placer, plan, middle))
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    placer->tight = false;
-    bool cut = cut_within(placer, plan, high);
-    must(cut);
-    bool moved = true;
-    for (int pass = 0; moved && pass < placer->layers; pass++) {
-        moved = false;
-        for (int s = plan->stages_count - 2; s >= 0; s--)
-            while (cut_shift(placer, plan, s, -1) || cut_shift(placer, plan, s, 1))
-                moved = true;
-    }
-    return true;
-}
-
 /* What the cut goes by, when the busiest pipeline has `most` micro-batches. */
 static void
 rooms_prepare(struct placer *placer, const struct plan *plan, int most)
 {
     for (int s = 0; s < plan->stages_count; s++) {
-        struct stage_room *room = &placer->rooms[s];
+        struct cut_stage *room = &placer->rooms[s];
         memset(room, 0, sizeof(*room));
         room->memory_bytes = INT64_MAX;
         room->in_flight = schedule_in_flight(plan->stages_count, s, most);
@@ -611,83 +454,6 @@ rooms_prepare(struct placer *placer, const struct plan *plan, int most)
                 room->layer_ns[kind] += placer->layer_ns[node][kind];
         }
     }
-}
-
-/* Micro-batches that a pipeline finishes by `limit_ns`, at least one. */
-static int
-count_within(int64_t limit_ns, int64_t slowest_ns, int64_t others_ns)
-{
-    if (limit_ns <= others_ns + slowest_ns)
-        return 1;
-    if (slowest_ns == 0)
-        return MICRO_BATCHES_MAX;
-    int64_t count = (limit_ns - others_ns) / slowest_ns;
-    return count < MICRO_BATCHES_MAX ? (int)count : MICRO_BATCHES_MAX;
-}
-
-static void
-share_evenly(struct plan *plan, int total)
-{
-    int n = plan->pipelines_count;
-    for (int j = 0; j < n; j++)
-        plan->micro_batches[j] = total / n + (j < total % n);
-}
-
-/* Share `total` micro-batches so that the pipeline that ends last ends as early as it
- * can. */
-static bool
-share_micro_batches(struct plan *plan, int total, const int64_t slowest_ns[REPLICAS_MAX],
-                    const int64_t others_ns[REPLICAS_MAX])
-{
-    int n = plan->pipelines_count;
-    if (total < n || total > n * MICRO_BATCHES_MAX)
-        return false;
-    bool same = true;
-    for (int j = 1; j < n; j++)
-        if (slowest_ns[j] != slowest_ns[0] || others_ns[j] != others_ns[0])
-            same = false;
-    if (same) {
-        share_evenly(plan, total);
-        return true;
-    }
-    int64_t low = 0;
-    int64_t high = 0;
-    for (int j = 0; j < n; j++) {
-        int64_t all = ns_plus(others_ns[j], ns_times(MICRO_BATCHES_MAX, slowest_ns[j]));
-        high = all > high ? all : high;
-    }
-    while (high - low > high / 4096) {
-        int64_t middle = low + (high - low) / 2;
-        int64_t sum = 0;
-        for (int j = 0; j < n; j++)
-            sum += count_within(middle, slowest_ns[j], others_ns[j]);
-        if (sum >= total)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    int sum = 0;
-    for (int j = 0; j < n; j++) {
-        plan->micro_batches[j] = count_within(high, slowest_ns[j], others_ns[j]);
-        sum += plan->micro_batches[j];
-    }
-    if (sum < total)
-        return false;
-    /* What is too much comes off the pipelines that end last, the later ones first. */
-    while (sum > total) {
-        int last = -1;
-        int64_t last_ns = -1;
-        for (int j = 0; j < n; j++) {
-            int64_t end = others_ns[j] + plan->micro_batches[j] * slowest_ns[j];
-            if (plan->micro_batches[j] > 1 && end >= last_ns) {
-                last = j;
-                last_ns = end;
-            }
-        }
-        plan->micro_batches[last]--;
-        sum--;
-    }
-    return true;
 }
 
 /* Shares by the whole model's time before the cut, by the slowest stage's after it. */
@@ -730,19 +496,20 @@ most_micro_batches(const struct plan *plan)
     return most;
 }
 
-/* As many micro-batches in flight as `most` allows; true if the shares that follow keep
- * within it. */
-static bool
+/* Cut with as many micro-batches in flight as `most` allows, then share them out;
+ * CUT_NONE if the shares need more in flight. */
+static enum cut_result
 cut_and_share(struct placer *placer, struct plan *plan, int total, int most)
 {
     rooms_prepare(placer, plan, most);
-    if (!cut_layers(placer, plan) || !share_by_speed(placer, plan, total, true))
-        return false;
-    int now = most_micro_batches(plan);
-    return now <= most || most >= plan->stages_count;
+    enum cut_result cut = cut_layers(placer->cutter, placer->rooms, plan);
+    if (cut == CUT_NONE || !share_by_speed(placer, plan, total, true))
+        return CUT_NONE;
+    bool within = most_micro_batches(plan) <= most || most >= plan->stages_count;
+    return within ? cut : CUT_NONE;
 }
 
-enum place_result
+enum cut_result
 place(struct placer *placer, const struct place_outline *outline, struct plan *plan)
 {
     must(outline->micro_batch == placer->micro_batch);
@@ -751,7 +518,7 @@ place(struct placer *placer, const struct place_outline *outline, struct plan *p
     int sequences = placer->request->sequences;
     if (outline->stages > placer->layers || sequences % outline->micro_batch != 0 ||
         outline->stages * outline->pipelines > placer->usable_count)
-        return PLACE_NONE;
+        return CUT_NONE;
     int total = sequences / outline->micro_batch;
     plan->micro_batch = outline->micro_batch;
     plan->stages_count = outline->stages;
@@ -759,19 +526,22 @@ place(struct placer *placer, const struct place_outline *outline, struct plan *p
     plan->predicted_step_ns = 0;
     plan->loosened = false;
     if (!place_nodes(placer, outline, plan) ||
+        (outline->order == PLACE_FITTING && !place_fitting(placer, outline, plan)) ||
         !share_by_speed(placer, plan, total, false))
-        return PLACE_NONE;
+        return CUT_NONE;
 
-    for (int attempt = 0; attempt < 2; attempt++)
-        if (cut_and_share(placer, plan, total, most_micro_batches(plan)))
-            return placer->tight ? PLACE_TIGHT : PLACE_GOOD;
+    for (int attempt = 0; attempt < 2; attempt++) {
+        enum cut_result cut =
+            cut_and_share(placer, plan, total, most_micro_batches(plan));
+        if (cut != CUT_NONE)
+            return cut;
+    }
     /* The least that can be in flight: the same number of micro-batches for all. */
-    int even = (total + outline->pipelines - 1) / outline->pipelines;
-    rooms_prepare(placer, plan, even);
-    if (!cut_layers(placer, plan))
-        return PLACE_NONE;
+    rooms_prepare(placer, plan, most_if_even(placer, outline));
+    if (cut_layers(placer->cutter, placer->rooms, plan) == CUT_NONE)
+        return CUT_NONE;
     share_evenly(plan, total);
-    return PLACE_TIGHT;
+    return CUT_TIGHT;
 }
 
 int
@@ -783,14 +553,15 @@ placer_room(struct placer *placer, struct err *err)
         const struct cluster_node *node = &nodes[placer->roomiest[i].node];
         int layers = 0;
         while (first + layers < placer->layers &&
-               run_bytes(placer, first, layers + 1, 1) <= node->memory_bytes)
+               cutter_run_bytes(placer->cutter, first, layers + 1, 1) <=
+                   node->memory_bytes)
             layers++;
         if (first + layers == placer->layers)
             return 0;
         if (layers == 0 || i == placer->usable_count - 1)
             return plan_no_room(err, first, first + layers,
-                                run_bytes(placer, first, layers + 1, 1), node,
-                                placer->micro_batch);
+                                cutter_run_bytes(placer->cutter, first, layers + 1, 1),
+                                node, placer->micro_batch);
         first += layers;
     }
     return err_set(err, ERR_PLAN,

@@ -9,7 +9,7 @@
 #ifndef PLANNER_PLACE_H
 #define PLANNER_PLACE_H
 
-#include "planner/plan.h"
+#include "planner/cut.h"
 
 /* Where pipelines may lie. */
 enum place_spread {
@@ -21,13 +21,18 @@ enum place_spread {
 
 /* Which nodes of a zone, and in which order. */
 enum place_order {
-    PLACE_FAST_PIPELINES,  /* the fastest nodes; the fastest of them form the first
-                              pipeline */
-    PLACE_ROOMY_PIPELINES, /* the same, within a pipeline the roomiest nodes first */
-    PLACE_FAST_STAGES,  /* the fastest nodes; the fastest of them form the first stage */
-    PLACE_ROOMY_STAGES, /* the roomiest nodes; the roomiest of them form the first stage
-                         */
-    PLACE_ROOMY_LAST,   /* the roomiest nodes; the roomiest of them form the last stage */
+    /* The fastest nodes; the fastest of them form the first pipeline, or the first stage.
+     */
+    PLACE_FAST_PIPELINES,
+    PLACE_FAST_STAGES,
+    /* The fastest nodes in pipelines; within a pipeline the roomiest first. */
+    PLACE_ROOMY_PIPELINES,
+    /* The roomiest nodes; the roomiest of them form the first stage, or the last. */
+    PLACE_ROOMY_STAGES,
+    PLACE_ROOMY_LAST,
+    /* The roomiest nodes; a stage gets nodes that its layers fit on, if there is a way.
+     * Up to CUT_ASSIGN_MAX stages, not for PLACE_PIPELINES. */
+    PLACE_FITTING,
     PLACE_ORDERS
 };
 
@@ -71,13 +76,9 @@ double placer_power(const struct placer *placer, int node);
  * zone). */
 int placer_strongest(const struct placer *placer, uint64_t zones, int *nodes);
 
-/* What came of an outline. PLACE_TIGHT: placed, but more memory might have given a faster
- * plan. */
-enum place_result { PLACE_NONE, PLACE_TIGHT, PLACE_GOOD };
-
-/* The plan of an outline; PLACE_NONE if there are too few nodes or they are too small. */
-enum place_result place(struct placer *placer, const struct place_outline *outline,
-                        struct plan *plan);
+/* The plan of an outline; CUT_NONE if there are too few nodes or they are too small. */
+enum cut_result place(struct placer *placer, const struct place_outline *outline,
+                      struct plan *plan);
 
 /* Gradient bytes of each stage of a plan just placed. */
 void placer_gradients(struct placer *placer, const struct plan *plan,

@@ -128,8 +128,8 @@ static void
 try_candidate(struct hunt *hunt, const struct candidate *candidate)
 {
     placer_micro_batch(hunt->placer, candidate->outline.micro_batch);
-    enum place_result placed = place(hunt->placer, &candidate->outline, &hunt->draft);
-    must(placed != PLACE_NONE);
+    enum cut_result placed = place(hunt->placer, &candidate->outline, &hunt->draft);
+    must(placed != CUT_NONE);
     struct prediction prediction;
     struct err err;
     int rc = simulate(&hunt->draft, hunt->request, hunt->cluster, &prediction, &err);
@@ -170,11 +170,11 @@ settle(struct hunt *hunt, int most)
 
 /* Keep an outline for simulation if it can be placed and may win. Twins of the one before
  * are dropped. */
-static enum place_result
+static enum cut_result
 offer(struct hunt *hunt, const struct place_outline *outline, uint64_t *twin)
 {
-    enum place_result placed = place(hunt->placer, outline, &hunt->draft);
-    if (placed == PLACE_NONE)
+    enum cut_result placed = place(hunt->placer, outline, &hunt->draft);
+    if (placed == CUT_NONE)
         return placed;
     const struct plan *plan = &hunt->draft;
     uint64_t nodes = 1;
@@ -207,13 +207,17 @@ offer_orders(struct hunt *hunt, struct place_outline *outline)
         return;
     uint64_t twin = 0;
     bool roomy = hunt->group_nodes <= FEW_NODES;
+    bool placed = false;
     for (int order = 0; order < PLACE_ORDERS; order++) {
         outline->order = (enum place_order)order;
         bool by_speed = order <= PLACE_FAST_STAGES;
-        if (by_speed || roomy)
-            roomy = offer(hunt, outline, &twin) != PLACE_GOOD || roomy;
+        if (!by_speed && (!roomy || (order == PLACE_FITTING && placed)))
+            break;
+        enum cut_result cut = offer(hunt, outline, &twin);
+        placed = placed || cut != CUT_NONE;
+        roomy = roomy || cut != CUT_GOOD;
         if (placer_uniform(hunt->placer) ||
-            (by_speed && !roomy && (outline->stages == 1 || outline->pipelines == 1)))
+            (!roomy && (outline->stages == 1 || outline->pipelines == 1)))
             break;
     }
 }
@@ -637,6 +641,7 @@ explore(struct hunt *hunt, const struct wish *wish)
     hunt->ops_left = GROUP_OPS;
     hunt->coarse = placer_nodes(hunt->placer) > FEW_NODES;
     try_groups(hunt, zones, zones_count);
+    hunt->coarse = hunt->coarse && hunt->found;
     try_pipelines(hunt, PLACE_ANYWHERE, zones, 0);
     settle(hunt, CANDIDATES_MAX);
     return hunt->found;

@@ -3,9 +3,11 @@
 #include <stddef.h>
 
 Suite *suite_cluster(void);
+Suite *suite_cut(void);
 Suite *suite_plan(void);
 Suite *suite_schedule(void);
 Suite *suite_search(void);
+Suite *suite_share(void);
 Suite *suite_simulate(void);
 Suite *suite_workload(void);
 
@@ -13,8 +15,8 @@ int
 main(void)
 {
     Suite *(*const suites[])(void) = {
-        suite_cluster, suite_plan,     suite_schedule, suite_simulate,
-        suite_search,  suite_workload, NULL,
+        suite_cluster,  suite_cut,    suite_share,    suite_plan, suite_schedule,
+        suite_simulate, suite_search, suite_workload, NULL,
     };
     return suite_run(suites);
 }

@@ -24,7 +24,8 @@ forward_of(const struct cluster_node *node, int micro_batch)
     ck_assert_int_eq(
         cluster_layer_ns(node, LAYER_BLOCK, micro_batch, &forward, &backward, &update),
         0);
-    ck_assert_int_ge(backward, forward);
+    ck_assert_int_ge(backward, 0);
+    ck_assert_int_ge(update, 0);
     return forward;
 }
 
@@ -119,6 +120,30 @@ START_TEST(absurd_measurements_do_not_overflow)
 }
 END_TEST
 
+/* Voters recompute each other's plans: whatever compiled them, they must agree to the
+ * bit. */
+START_TEST(times_have_the_same_bits_under_every_compiler)
+{
+    struct rng rng = {.seed = 12};
+    struct cluster cluster;
+    world_cluster(&cluster, 1, (const int[]){1});
+    uint64_t hash = 0;
+    for (int round = 0; round < 5000; round++) {
+        cluster.links[0].bytes_per_s = 1 + (int64_t)(rng_next(&rng) >> 28);
+        cluster.links[0].round_trip_us = (int64_t)rng_below(&rng, 300000);
+        int64_t bytes = (int64_t)(rng_next(&rng) >> 24);
+        hash = rng_mix(hash, (uint64_t)cluster_send_ns(&cluster, 0, 0, bytes));
+        struct profile *profile = &cluster.nodes[0].profile;
+        profile->correction_ppm = (int64_t)rng_below(&rng, 3000000);
+        profile->entries[1].forward_ns[LAYER_BLOCK] = (int64_t)rng_below(&rng, 1 << 30);
+        int micro_batch = 1 + (int)rng_below(&rng, 40);
+        hash = rng_mix(hash, (uint64_t)forward_of(&cluster.nodes[0], micro_batch));
+    }
+    ck_assert_uint_eq(hash, UINT64_C(0xc67d303b534133f4));
+    cluster_release(&cluster);
+}
+END_TEST
+
 Suite *suite_cluster(void);
 Suite *
 suite_cluster(void)
@@ -132,5 +157,6 @@ suite_cluster(void)
     tcase_add_test(tests, correction_is_applied_to_all_three_times);
     tcase_add_test(tests, node_without_a_profile_has_no_times);
     tcase_add_test(tests, absurd_measurements_do_not_overflow);
+    tcase_add_test(tests, times_have_the_same_bits_under_every_compiler);
     return suite;
 }

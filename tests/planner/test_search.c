@@ -475,12 +475,40 @@ START_TEST(pool_is_never_worse_than_a_zone_or_a_node_of_it)
 }
 END_TEST
 
+/* Every cut into up to three stages. */
+static bool
+brute_force_cuts(struct plan *plan, const struct plan_request *request,
+                 const struct cluster *cluster)
+{
+    int layers = workload_layers(&request->shape);
+    int borders[4] = {0};
+    for (borders[1] = 1; borders[1] <= layers; borders[1]++) {
+        for (borders[2] = borders[1]; borders[2] <= layers; borders[2]++) {
+            borders[3] = layers;
+            borders[plan->stages_count] = layers;
+            bool whole = true;
+            for (int s = 0; s < plan->stages_count; s++) {
+                plan->stages[s].first_layer = borders[s];
+                plan->stages[s].layers = borders[s + 1] - borders[s];
+                whole = whole && plan->stages[s].layers > 0;
+            }
+            struct err err;
+            if (whole && plan_check(plan, request, cluster, &err) == 0)
+                return true;
+            if (plan->stages_count < 3)
+                break;
+        }
+        if (plan->stages_count < 2)
+            break;
+    }
+    return false;
+}
+
 /* Can a fixed request on a small cluster be met? Tries every choice of nodes and every
  * cut, with r replicas. */
 static bool
 brute_force(const struct plan_request *request, const struct cluster *cluster)
 {
-    int layers = workload_layers(&request->shape);
     int slots = request->pipeline * request->replicas;
     int64_t ways = 1;
     for (int i = 0; i < slots; i++)
@@ -505,14 +533,8 @@ brute_force(const struct plan_request *request, const struct cluster *cluster)
             plan.stages[i / request->replicas].nodes[i % request->replicas] = node;
             usable = usable && cluster->nodes[node].profile.count > 0;
         }
-        for (int cut = 1; usable && cut < layers; cut++) {
-            struct err err;
-            plan.stages[0].layers = request->pipeline == 1 ? layers : cut;
-            plan.stages[1].first_layer = cut;
-            plan.stages[1].layers = layers - cut;
-            if (plan_check(&plan, request, cluster, &err) == 0)
-                return true;
-        }
+        if (usable && brute_force_cuts(&plan, request, cluster))
+            return true;
     }
     return false;
 }
@@ -527,9 +549,12 @@ START_TEST(what_is_fixed_is_kept_whenever_it_can_be)
         struct plan_request request;
         static struct answer answer;
         world_random(&rng, 5, 2, &cluster, &request);
-        request.pipeline = 1 + (int)rng_below(&rng, 2);
-        request.replicas = 1 + (int)rng_below(&rng, 2);
+        request.pipeline = 1 + (int)rng_below(&rng, 3);
+        request.replicas = 1 + (int)rng_below(&rng, request.pipeline == 3 ? 1 : 2);
         request.micro_batch = 1 + (int)rng_below(&rng, 3);
+        int share = 1 + (int)rng_below(&rng, 4); /* tighter, to the point of impossible */
+        for (int n = 0; n < cluster.nodes_count; n++)
+            cluster.nodes[n].memory_bytes = cluster.nodes[n].memory_bytes / share + 1;
         if (rng_below(&rng, 2) == 0) {
             request.zones_count = request.pipeline;
             for (int s = 0; s < request.zones_count; s++)
