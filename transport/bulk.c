@@ -330,8 +330,7 @@ serve_ports(struct bulk *bulk)
         while (port_take(bulk->ports[i], &op)) {
             /* Control said "enter" before the user's thread heard of the epoch, but into
              * another mailbox. */
-            if (op.epoch != flow_epoch(bulk->flow))
-                serve_control(bulk);
+            serve_control(bulk);
             flow_post(bulk->flow, &op);
         }
 }

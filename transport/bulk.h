@@ -1,7 +1,7 @@
 /*
  * bulk.h - the data plane: large messages between the members of an epoch.
  *
- * One thread owns the bulk sockets (a ROUTER bound at base port + 2 and one DEALER per peer and epoch,
+ * One thread owns the bulk sockets (a ROUTER bound at base port + 2 and one DEALER per peer,
  * on I/O threads of their own). Other threads reach it through ports. A message is named by
  * (peer, channel, tag) and is matched with a receive that was posted under the same name, before or after it arrives:
  *
@@ -14,7 +14,8 @@
  * the bytes, so what arrives early is bounded. Within a channel, messages are delivered in the order they were sent; a receiver posts in that order.
  * Channels are served by priority, so that a state copy never delays an activation by more than a chunk.
  *
- * A lost connection is not mended inside an epoch: it is reported (BULK_LOST) and the swarm makes a new epoch.
+ * A lost connection is not mended inside an epoch: it is reported (BULK_LOST) and the swarm makes a new epoch. A healthy
+ * one goes on from epoch to epoch.
  */
 #ifndef TRANSPORT_BULK_H
 #define TRANSPORT_BULK_H
@@ -82,7 +83,8 @@ void bulk_probe(struct bulk *bulk, int peer, size_t bytes);
 
 enum bulk_event_kind {
     BULK_UP,    /* connection to the peer is open */
-    BULK_LOST,  /* a connection of this epoch closed, or could not be opened again and again for 2 s */
+    BULK_LOST,  /* a connection of this epoch closed, or could not be opened for 2 s (and for each 2 s more), or carried
+                 * what breaks the protocol */
     BULK_STALE, /* `id` sent a chunk of an older epoch: it should be told */
     BULK_NEWER, /* `id` sent a chunk of a newer epoch: we should catch up */
     BULK_RATE   /* delivery rate of a transfer that filled the window or a probe: `bytes` in `us` */

@@ -14,8 +14,8 @@
 #include "transport/bulk_chunk.h"
 
 enum {
-    FLOW_CHUNK_COST = 512,            /* credit that a chunk costs besides its bytes */
-    FLOW_CHUNK_BYTES_MIN = 256 << 10, /* a message is not cut into smaller chunks */
+    FLOW_CHUNK_COST = 512,           /* credit that a chunk costs besides its bytes */
+    FLOW_CHUNK_BYTES_MIN = 64 << 10, /* a message is not cut into smaller chunks */
     FLOW_COPY_CHUNKS_MAX =
         2, /* chunks of a copy on the way: an activation waits behind no more */
     FLOW_EVENT_GAP_US = 100 * 1000, /* between two stale or newer events about one node */
