@@ -14,7 +14,12 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-enum { LEAVE_MS_MAX = 8000, CONTROL_IO_THREADS = 1, BULK_IO_THREADS = 1 };
+enum {
+    LEAVE_MS_MAX = 8000,
+    MEASURE_EVERY_MS = 1000,
+    CONTROL_IO_THREADS = 1,
+    BULK_IO_THREADS = 1
+};
 
 const char *
 node_name_of(const struct node *node, const struct id *id, char text[NAME_BYTES_MAX + 1])
@@ -456,7 +461,7 @@ look_after_members(struct node *node, int64_t now)
 static void
 probe_links(struct node *node, int64_t now)
 {
-    if (now < node->probe_deadline_ms || !node->member)
+    if (!node->member)
         return;
     struct id peers[MEMBERS_MAX];
     size_t count = 0;
@@ -472,6 +477,25 @@ probe_links(struct node *node, int64_t now)
         if (id_equal(&node->decree.members[i].id, peer))
             bulk_probe(node->bulk, (int)i, (size_t)bytes);
     links_probe_sent(node->links, now, peer, bytes);
+}
+
+/* Gossip's probes measure round trips: the records' links and the election's timers
+ * follow them. */
+static void
+measure_round_trips(struct node *node, int64_t now)
+{
+    int64_t slowest_us = 0;
+    for (size_t i = 0; i < gossip_count(node->gossip); i++) {
+        const struct member *member = gossip_at(node->gossip, i);
+        if (member->state != MEMBER_ALIVE || member->round_trip_us <= 0)
+            continue;
+        links_round_trip(node->links, now, &member->record.id, member->round_trip_us);
+        if (decree_voter(&node->decree, &member->record.id) &&
+            member->round_trip_us > slowest_us)
+            slowest_us = member->round_trip_us;
+    }
+    if (slowest_us > 0)
+        agree_round_trip(node->agree, slowest_us / 1000);
 }
 
 static void
@@ -512,6 +536,10 @@ on_tick(void *arg)
     node_effects(node);
     worker_progress_tick(node, now);
     probe_links(node, now);
+    if (now - node->measured_ms >= MEASURE_EVERY_MS) {
+        node->measured_ms = now;
+        measure_round_trips(node, now);
+    }
     if (links_changed(node->links))
         enter_record(node);
     if (node->records_dirty && now - node->records_saved_ms > 2000)

@@ -132,7 +132,7 @@ struct node {
     int64_t leader_word_ms;        /* last beat of the leader of our epoch */
     bool quorum;                   /* last EFFECT_QUORUM */
     char paused[160];              /* why training does not advance; empty: it does */
-    int64_t probe_deadline_ms, records_saved_ms, evidence_ms, progress_ms;
+    int64_t measured_ms, records_saved_ms, evidence_ms, progress_ms;
     bool records_dirty;
     int signals;                   /* SIGTERM or SIGINT so far */
     int signal_fd;
