@@ -29,6 +29,7 @@ scale(int m, int n, float beta, float *c, int64_t ldc)
 #define NAME(x) x##_base
 #define TARGET
 #define LANES 4
+#define SPREAD(x) ((vector_base){(x), (x), (x), (x)})
 #define FMA(a, b, c) ((a) * (b) + (c))
 #define TILE_ROWS 4
 #define TILE_VECTORS 2
@@ -39,6 +40,7 @@ scale(int m, int n, float beta, float *c, int64_t ldc)
 #define NAME(x) x##_avx2
 #define TARGET __attribute__((target("avx2,fma")))
 #define LANES 8
+#define SPREAD(x) ((vector_avx2)_mm256_set1_ps(x))
 #define FMA(a, b, c) ((vector_avx2)_mm256_fmadd_ps((__m256)(a), (__m256)(b), (__m256)(c)))
 #define TILE_ROWS 6
 #define TILE_VECTORS 2
@@ -47,6 +49,7 @@ scale(int m, int n, float beta, float *c, int64_t ldc)
 #define NAME(x) x##_avx512
 #define TARGET __attribute__((target("avx512f,fma")))
 #define LANES 16
+#define SPREAD(x) ((vector_avx512)_mm512_set1_ps(x))
 #define FMA(a, b, c)                                                                     \
     ((vector_avx512)_mm512_fmadd_ps((__m512)(a), (__m512)(b), (__m512)(c)))
 #define TILE_ROWS 8

@@ -5,6 +5,7 @@
  *
  *     NAME(x)  the name of x in this set      TARGET   function attribute of the set
  *     LANES    floats of a vector             FMA(a, b, c)  a x b + c on vectors
+ *     SPREAD(x)                               x in every lane
  *     TILE_ROWS, TILE_VECTORS                 the tile held in registers
  *
  * An element of C is summed over k in one order, whichever rows are computed with it.
@@ -31,7 +32,7 @@ NAME(tile)(int k, const float *a, const float *b, float beta, float *c, int64_t 
         for (int j = 0; j < TILE_VECTORS; j++)
             row[j] = *(const NAME(loose) *)(b + j * LANES);
         for (int i = 0; i < TILE_ROWS; i++) {
-            NAME(vector) factor = (NAME(vector)){0} + a[i];
+            NAME(vector) factor = SPREAD(a[i]);
             for (int j = 0; j < TILE_VECTORS; j++)
                 sum[i][j] = FMA(factor, row[j], sum[i][j]);
         }
@@ -77,12 +78,13 @@ NAME(pack)(float *out, int width, int count, int k, float alpha, const float *x,
             }
             continue;
         }
-        for (int j = 0; j < here; j++)
-            for (int p = 0; p < k; p++)
-                out[p * width + j] = alpha * from[j * across + p * along];
-        for (int j = here; j < width; j++)
-            for (int p = 0; p < k; p++)
-                out[p * width + j] = 0;
+        for (int p = 0; p < k; p++) {
+            float *line = out + p * width;
+            for (int j = 0; j < here; j++)
+                line[j] = alpha * from[j * across + p * along];
+            for (int j = here; j < width; j++)
+                line[j] = 0;
+        }
         out += (int64_t)k * width;
     }
 }
@@ -125,6 +127,7 @@ NAME(product)(bool transpose_a, bool transpose_b, int m, int n, int k, float alp
 #undef NAME
 #undef TARGET
 #undef LANES
+#undef SPREAD
 #undef FMA
 #undef TILE_ROWS
 #undef TILE_VECTORS

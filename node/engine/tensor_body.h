@@ -1,10 +1,12 @@
 /* tensor_body.h - the operations of tensor.h for `real`; see real.h. */
 #include "node/engine/matmul.h"
 #include "node/engine/tensor.h"
+#include "transport/base/must.h"
 
 #include <string.h>
 
 enum {
+    PIECE_DEPTH = 512,  /* of a product with the first matrix transposed */
     GRAIN_COLUMNS = 64, /* columns that one thread sums at least */
     GRAIN_ELEMENTS = 4096
 };
@@ -28,21 +30,34 @@ struct job {
 #define matmul_real matmul
 #endif
 
+/* A product over many rows (a weight's gradient) is summed in pieces: the libraries'
+ * blocking suits a depth of hundreds. 113 against 148 GFLOP/s at 1536 x 384 x 2048 in
+ * pieces of 512. */
 static void
 product_rows(void *context, int64_t first, int64_t end, int thread)
 {
     const struct job *job = context;
     const struct product *p = job->product;
+    const real *a = p->a + (p->transpose_a ? first : first * p->lda);
     (void)thread;
-    matmul_real(p->transpose_a, p->transpose_b, (int)(end - first), p->n, p->k, p->alpha,
-                p->a + (p->transpose_a ? first : first * p->lda), p->lda, p->b, p->ldb,
-                p->beta, p->c + first * p->ldc, p->ldc);
+    for (int at = 0; at < p->k; at += PIECE_DEPTH) {
+        int depth = p->k - at;
+        if (p->transpose_a && depth > PIECE_DEPTH)
+            depth = PIECE_DEPTH;
+        matmul_real(p->transpose_a, p->transpose_b, (int)(end - first), p->n, depth,
+                    p->alpha, a + (p->transpose_a ? (int64_t)at * p->lda : 0), p->lda,
+                    p->b + (p->transpose_a ? (int64_t)at * p->ldb : 0), p->ldb,
+                    at ? 1 : p->beta, p->c + first * p->ldc, p->ldc);
+        if (!p->transpose_a)
+            break;
+    }
 }
 
 void
 tensor_product(const struct compute *compute, const struct product *product)
 {
     struct job job = {.product = product};
+    must(!product->transpose_a || !product->transpose_b);
     pool_run(compute->pool, product->m, MATMUL_ROWS_MIN, product_rows, &job);
 }
 

@@ -420,6 +420,53 @@ START_TEST(a_step_without_micro_batches_has_gradients_of_zero)
 }
 END_TEST
 
+/* Gradients of the micro-batches [from, end), as one array of all tensors. */
+static float *
+gradients_of(struct run *run, int from, int end, size_t *count)
+{
+    stage_poison(run->stage[0]);
+    stage_begin(run->stage[0]);
+    for (int m = from; m < end; m++) {
+        run_forward(run, 0, m, 0);
+        run_backward(run, 0, m, 0);
+    }
+    const float *gradients = stage_gradients(run->stage[0], count);
+    return xmemdup(gradients, *count * sizeof(float));
+}
+
+START_TEST(gradients_of_micro_batches_add_up)
+{
+    struct run run;
+    run_open(&run, whole, 1);
+    size_t count;
+    float *first = gradients_of(&run, 0, 1, &count),
+          *second = gradients_of(&run, 1, 2, &count);
+    float *both = gradients_of(&run, 0, 2, &count);
+    for (int t = 0; t < workload_tensor_count(&shape) + 1; t++) {
+        struct tensor_spec tensor;
+        struct stage_spec spec = {0, workload_layers(&shape), MICRO_BATCH, 1, false};
+        struct stage_layout layout;
+        workload_stage_layout(&shape, &spec, &layout);
+        bool head = t == workload_tensor_count(&shape); /* its gradient of the table */
+        workload_tensor(&shape, head ? 0 : t, &tensor);
+        int64_t place =
+            head ? layout.tied_gradient : workload_gradient_place(&shape, &layout, t);
+        double off = 0, norm = 0;
+        for (int64_t i = place; i < place + tensor.elements; i++) {
+            double sum = (double)first[i] + (double)second[i];
+            off += ((double)both[i] - sum) * ((double)both[i] - sum);
+            norm += sum * sum;
+        }
+        ck_assert_msg(norm > 0 && sqrt(off / norm) < 1e-6, "%s%s: %.2e", tensor.name,
+                      head ? " of the head" : "", sqrt(off / norm));
+    }
+    free(first);
+    free(second);
+    free(both);
+    run_close(&run);
+}
+END_TEST
+
 START_TEST(logits_of_prefixes_add_up_to_the_loss)
 {
     struct stage_spec spec = {0, workload_layers(&shape), 1, 1, false};
@@ -568,6 +615,7 @@ suite_stage(void)
     tcase_add_test(tests, updates_agree_with_adamw_in_double);
     tcase_add_test(tests, a_token_outside_the_vocabulary_is_refused);
     tcase_add_test(tests, a_step_without_micro_batches_has_gradients_of_zero);
+    tcase_add_test(tests, gradients_of_micro_batches_add_up);
     tcase_add_test(tests, logits_of_prefixes_add_up_to_the_loss);
     tcase_add_test(tests, a_batch_seen_again_and_again_is_learnt);
     TCase *parts = suite_case(suite, "kernels", 20);
