@@ -74,6 +74,20 @@ node_source(const struct trial *trial, int node, int layer)
     return best;
 }
 
+static bool
+node_copies(const struct trial *trial, int node, int layer)
+{
+    const struct progress *progress = &trial->progress[node];
+    for (int i = 0; usable(progress) && i < progress->holdings_count; i++) {
+        const struct holding *holding = &progress->holdings[i];
+        if (holding->source == SOURCE_COPY && holding->step == trial->step &&
+            layer >= holding->first_layer &&
+            layer < holding->first_layer + holding->layers)
+            return true;
+    }
+    return false;
+}
+
 /* Is every layer of the step held by somebody, from sources up to `worst`? */
 static bool
 covered(const struct trial *trial, bool copies_only)
@@ -151,6 +165,24 @@ find_base(struct trial *trial, struct recovery *out)
     free(steps);
     trial->step = out->base_step;
     trial->witness = find_witness(trial->progress, trial->nodes, trial->step);
+}
+
+/* Is there a layer of which only one member has the newest complete copy? */
+static bool
+copies_thin(struct trial trial, const struct recovery *recovery)
+{
+    int holders[LAYERS_MAX] = {0};
+    if (recovery->copied_step < 0)
+        return recovery->base_step > 0;
+    trial.step = recovery->copied_step;
+    trial.witness = -1;
+    for (int n = 0; n < trial.nodes; n++)
+        for (int l = 0; l < trial.layers; l++)
+            holders[l] += node_copies(&trial, n, l);
+    for (int l = 0; l < trial.layers; l++)
+        if (holders[l] < 2)
+            return true;
+    return false;
 }
 
 /* Norm and hash of the base step, from those who know them. */
@@ -275,6 +307,7 @@ recover(const struct plan *plan, const struct plan_request *request,
     must(trial.nodes > 0 && trial.nodes <= MEMBERS_MAX && trial.layers <= LAYERS_MAX);
     find_base(&trial, out);
     find_values(&trial, out);
+    out->copy_soon = copies_thin(trial, out);
 
     struct giver giver = {.cluster = cluster};
     giver.given = xcalloc((size_t)trial.nodes, sizeof(*giver.given));

@@ -25,7 +25,8 @@ copy_due(const struct train *train, int64_t step)
     for (int s = 0; s < epoch->plan.stages_count; s++)
         if (epoch->duties.keeper[s] < 0)
             return false;
-    return step % epoch->job.copy_every == 0 || checkpoint_due(train, step);
+    return step % epoch->job.copy_every == 0 || checkpoint_due(train, step) ||
+           (epoch->recovery.copy_soon && step == epoch->recovery.base_step + 1);
 }
 
 static bool
@@ -63,6 +64,9 @@ inbound_next(const struct train *train, struct inbound *in)
         int64_t copy = multiple_above(job->copy_every, step);
         int64_t next = multiple_above(job->checkpoint_every, step);
         step = copy < next ? copy : next;
+        if (in->step == train->epoch->recovery.base_step && in->keeps &&
+            copy_due(train, in->step + 1))
+            step = in->step + 1; /* the one that is made soon */
         if (step > job->steps)
             step = job->steps;
         bool keep = in->keeps && copy_due(train, step);

@@ -83,8 +83,12 @@ crew_start(struct crew *crew, int node)
 {
     struct crew_node *at = &crew->nodes[node];
     struct err err = {0};
-    at->bulk =
-        bulk_open(&(struct bulk_options){.key = at->key, .listen = at->peer.base}, &err);
+    struct bulk_options bulk = {.key = at->key, .listen = at->peer.base};
+    at->bulk = bulk_open(&bulk, &err);
+    for (int tries = 0; !at->bulk && tries < 100; tries++) {
+        clock_sleep_ms(20); /* the library closes its sockets in its own time */
+        at->bulk = bulk_open(&bulk, &err);
+    }
     ck_assert_msg(at->bulk, "%s", err.msg);
     struct train_options options = {.bulk = at->bulk,
                                     .folder = at->folder,
