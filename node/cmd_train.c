@@ -92,6 +92,8 @@ show_step(struct follow *follow, const struct json *event)
     if (step <= follow->last_step)
         return;
     follow->last_step = step;
+    follow->epoch = json_int(json_get(event, "epoch"), follow->epoch);
+    follow->nodes = json_int(json_get(event, "nodes"), follow->nodes);
     follow->tokens_per_s = step_s > 0 ? tokens / step_s : 0;
     printf("%sstep %lld  loss %.4f  %.0f tokens/s  epoch %lld  nodes %lld%s",
            follow->live ? "\r\033[K" : "", (long long)step,

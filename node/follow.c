@@ -104,7 +104,8 @@ follow_freeze(struct node *node, const struct id *from, const void *body, size_t
         return;
     }
     /* Only the leader that we know, for the epoch that we are in: anybody behind catches
-     * up first. Who is outside hears no beats, and halts nothing: any voter may ask it. */
+     * up first. Who is outside hears no beats, and halts nothing: any voter may ask it.
+     */
     bool leads = node->member ? id_equal(from, agree_leader(node->agree)) &&
                                     term == agree_term(node->agree)
                               : decree_voter(&node->decree, from);
@@ -328,7 +329,7 @@ follow_committed(struct node *node, const struct effect *effect)
         worker_enter(node);
     } else {
         bulk_halt(node->bulk);
-        if (was) {
+        if (was && !node->leaving_ms) {
             log_warn(
                 "node",
                 "fenced: an epoch without this node is in force epoch=%llu; what it did "

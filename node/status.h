@@ -12,9 +12,9 @@
  *   epoch     epoch, term, leader, leader_name, cause, hash, base_step, job, members[] {id, name}, voters[] names,
  *             plan {micro_batch, pipelines, stages[] {first_layer, layers, replicas[] {node, zone, device, tp, micro_batches}}},
  *             predicted_step_s              (stages empty without a job; `node` is the node's name)
- *   progress  epoch, step, loss, tokens, step_s   heard from a worker by a node without a part in the plan
+ *   progress  epoch, step, loss, tokens, nodes, step_s   heard from a worker by a node without a part in the plan
  *   compute   epoch, step                      the first forward pass of an epoch began here
- *   step      epoch, step, loss, tokens, norm, step_s, samples_hash (16 hex digits, running)
+ *   step      epoch, step, loss, tokens, nodes, norm, step_s, samples_hash (16 hex digits, running)
  *                                              applied here; loss in nats per token
  *   halted    epoch, applied, prepared         stopped for a new plan
  *   rollback  from_step, to_step               applied steps given up (all replicas of a stage were lost)

@@ -179,6 +179,7 @@ remote_step(struct node *node, const uint64_t *fields)
     json_put_int(writer, "step", run->step);
     json_put_double(writer, "loss", run->loss);
     json_put_int(writer, "tokens", (int64_t)fields[2]);
+    json_put_int(writer, "nodes", node->decree.members_count);
     json_put_double(writer, "step_s", (double)fields[3] / 1e6);
     events_end(node->events);
 }
@@ -250,6 +251,7 @@ on_step(struct node *node, const struct train_report *report)
     json_put_int(writer, "step", report->step);
     json_put_double(writer, "loss", report->loss);
     json_put_int(writer, "tokens", report->tokens);
+    json_put_int(writer, "nodes", node->decree.members_count);
     json_put_double(writer, "norm", report->norm);
     json_put_double(writer, "step_s", (double)report->step_us / 1e6);
     json_put_text(writer, "samples_hash", hash);
