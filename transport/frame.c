@@ -8,30 +8,38 @@
 /* The signature is the last field: two bytes of MessagePack before the 64. */
 enum { FIELDS = 8, SIGNATURE_FIELD_BYTES = 2 + KEY_SIGNATURE_BYTES };
 
+struct kind {
+    enum frame_kind kind;
+    const char *name;
+    size_t bytes_max;
+};
+
+static const struct kind *
+kind_find(enum frame_kind kind)
+{
+    static const struct kind kinds[] = {
+#define FRAME_ROW(name, number, bytes_max) {name, #name, bytes_max},
+        FRAME_KINDS(FRAME_ROW)
+#undef FRAME_ROW
+    };
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+        if (kinds[i].kind == kind)
+            return &kinds[i];
+    return NULL;
+}
+
 const char *
 frame_kind_name(enum frame_kind kind)
 {
-    switch (kind) {
-#define FRAME_NAME(name, number, bytes_max)                                              \
-    case name:                                                                           \
-        return #name;
-        FRAME_KINDS(FRAME_NAME)
-#undef FRAME_NAME
-    }
-    return "FRAME_?";
+    const struct kind *known = kind_find(kind);
+    return known ? known->name : "FRAME_?";
 }
 
 size_t
 frame_kind_bytes_max(enum frame_kind kind)
 {
-    switch (kind) {
-#define FRAME_MAX(name, number, bytes_max)                                               \
-    case name:                                                                           \
-        return bytes_max;
-        FRAME_KINDS(FRAME_MAX)
-#undef FRAME_MAX
-    }
-    return 0;
+    const struct kind *known = kind_find(kind);
+    return known ? known->bytes_max : 0;
 }
 
 void

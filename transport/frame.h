@@ -1,8 +1,8 @@
 /*
  * frame.h - one signed message of the control plane.
  *
- *     array [version, swarm (32), kind, from (32), to (32), sequence, body (bytes),
- * signature (64)]
+ *     array [version, swarm (32), kind, from (32), to (32), sequence,
+ *            body (bytes), signature (64)]
  *
  * The signature is over everything before it, so that a frame may be relayed and still be
  * judged. The table of kinds is the protocol's list of contents; node dispatches on it.
@@ -44,7 +44,7 @@ enum { FRAME_VERSION = 1 };
     X(FRAME_EPOCH_REPLY, 40, 4 << 10)
 
 enum frame_kind {
-#define FRAME_ENUM(name, number, bytes_max) name = number,
+#define FRAME_ENUM(name, number, bytes_max) name = (number),
     FRAME_KINDS(FRAME_ENUM)
 #undef FRAME_ENUM
 };

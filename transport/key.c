@@ -13,7 +13,7 @@
 
 /* A key file holds the seed as 64 hexadecimal digits and a newline, so that a person can
  * look at it and copy it; surrounding white space is allowed. */
-enum { SEED_BYTES = 32, SECRET_FILE_BYTES_MAX = 256 };
+enum { SEED_BYTES = 32, SEED_DIGITS = 64, SECRET_FILE_BYTES_MAX = 256 };
 
 /* The library's sizes are what the wire and the id are made of. */
 _Static_assert(crypto_sign_SEEDBYTES == SEED_BYTES, "Ed25519 seed");
@@ -93,7 +93,7 @@ hex_seed(const char *text, size_t len, uint8_t seed[SEED_BYTES])
         len--;
     }
     size_t got = 0;
-    return len == 2 * SEED_BYTES &&
+    return len == SEED_DIGITS &&
            sodium_hex2bin(seed, SEED_BYTES, text, len, NULL, &got, NULL) == 0 &&
            got == SEED_BYTES;
 }
@@ -149,10 +149,10 @@ out:
 static int
 seed_write(const uint8_t seed[SEED_BYTES], const char *path, struct err *err)
 {
-    char text[2 * SEED_BYTES + 2];
-    sodium_bin2hex(text, 2 * SEED_BYTES + 1, seed, SEED_BYTES);
-    text[2 * SEED_BYTES] = '\n';
-    int failed = file_write(path, text, 2 * SEED_BYTES + 1, 0600, err);
+    char text[SEED_DIGITS + 2];
+    sodium_bin2hex(text, SEED_DIGITS + 1, seed, SEED_BYTES);
+    text[SEED_DIGITS] = '\n';
+    int failed = file_write(path, text, SEED_DIGITS + 1, 0600, err);
     sodium_memzero(text, sizeof(text));
     return failed;
 }

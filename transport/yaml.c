@@ -16,7 +16,8 @@ enum {
     YAML_BYTES_MAX = 1 << 20, /* one file */
     YAML_DEPTH_MAX = 16,      /* nesting of a file; no schema is deeper */
     YAML_FIELDS_MAX = 64,     /* keys of one mapping */
-    SHOWN_SIZE = 48           /* a word of the file in a message */
+    SHOWN_SIZE = 48,          /* a word of the file in a message */
+    NAMED_SIZE = 96           /* what a value is called in a message */
 };
 
 /* ---- the walk: a file's events held against the schema ---- */
@@ -49,9 +50,12 @@ static const char *
 shown(const char *word, char text[SHOWN_SIZE])
 {
     size_t len = 0;
-    for (; word[len] && len < SHOWN_SIZE - 1; len++)
-        text[len] =
-            (unsigned char)word[len] < 0x20 || word[len] == 0x7f ? '?' : word[len];
+    for (; word[len] && len < SHOWN_SIZE - 1; len++) {
+        unsigned char c = (unsigned char)word[len];
+        text[len] = word[len];
+        if (c < 0x20 || c == 0x7f)
+            text[len] = '?';
+    }
     text[len] = '\0';
     if (word[len])
         memcpy(text + SHOWN_SIZE - 4, "...", 4);
@@ -90,15 +94,15 @@ top_level(struct walk *walk)
 
 /* What the value at hand is called: a key in quotes, or the place in a list. */
 static const char *
-value_name(const struct walk *walk, char text[2 * SHOWN_SIZE])
+value_name(const struct walk *walk, char text[NAMED_SIZE])
 {
     const struct level *level = walk->depth > 0 ? &walk->levels[walk->depth - 1] : NULL;
     if (!level)
-        snprintf(text, 2 * SHOWN_SIZE, "the file");
+        snprintf(text, NAMED_SIZE, "the file");
     else if (level->field)
-        snprintf(text, 2 * SHOWN_SIZE, "\"%s\"", level->field->key);
+        snprintf(text, NAMED_SIZE, "\"%s\"", level->field->key);
     else
-        snprintf(text, 2 * SHOWN_SIZE, "entry %zu of \"%s\"", level->count,
+        snprintf(text, NAMED_SIZE, "entry %zu of \"%s\"", level->count,
                  level->key ? level->key : "the file");
     return text;
 }
@@ -232,7 +236,7 @@ static int
 check_int(const struct walk *walk, const cyaml_schema_value_t *schema, const char *text,
           struct err *err)
 {
-    char what[2 * SHOWN_SIZE], word[SHOWN_SIZE];
+    char what[NAMED_SIZE], word[SHOWN_SIZE];
     const char *end = whole_form(text);
     if (!end || *end)
         return wrong(walk, err, "%s must be a whole number in decimal digits, not \"%s\"",
@@ -262,7 +266,7 @@ static int
 check_float(const struct walk *walk, const cyaml_schema_value_t *schema, const char *text,
             struct err *err)
 {
-    char what[2 * SHOWN_SIZE], word[SHOWN_SIZE];
+    char what[NAMED_SIZE], word[SHOWN_SIZE];
     if (!real_form(text))
         return wrong(walk, err, "%s must be a number such as 0.1 or 6e-4, not \"%s\"",
                      value_name(walk, what), shown(text, word));
@@ -282,7 +286,7 @@ check_float(const struct walk *walk, const cyaml_schema_value_t *schema, const c
 static int
 check_bool(const struct walk *walk, const char *text, struct err *err)
 {
-    char what[2 * SHOWN_SIZE], word[SHOWN_SIZE];
+    char what[NAMED_SIZE], word[SHOWN_SIZE];
     if (strcmp(text, "true") == 0 || strcmp(text, "false") == 0)
         return 0;
     return wrong(walk, err, "%s must be true or false, not \"%s\"",
@@ -293,7 +297,7 @@ static int
 check_enum(const struct walk *walk, const cyaml_schema_value_t *schema, const char *text,
            struct err *err)
 {
-    char what[2 * SHOWN_SIZE], word[SHOWN_SIZE], hints[ERR_MSG_SIZE];
+    char what[NAMED_SIZE], word[SHOWN_SIZE], hints[ERR_MSG_SIZE];
     struct known known = {.strings = schema->enumeration.strings,
                           .count = schema->enumeration.count};
     for (size_t i = 0; i < known.count; i++)
@@ -306,7 +310,7 @@ check_enum(const struct walk *walk, const cyaml_schema_value_t *schema, const ch
 static int
 check_string(const struct walk *walk, const cyaml_schema_value_t *schema, struct err *err)
 {
-    char what[2 * SHOWN_SIZE];
+    char what[NAMED_SIZE];
     size_t len = walk->event.data.scalar.length;
     size_t most = schema->string.max;
     if (!(schema->flags & CYAML_FLAG_POINTER) && most >= schema->data_size)
@@ -336,7 +340,7 @@ null_allowed(const cyaml_schema_value_t *schema, const char *text)
 static int
 check_scalar(const struct walk *walk, const cyaml_schema_value_t *schema, struct err *err)
 {
-    char what[2 * SHOWN_SIZE];
+    char what[NAMED_SIZE];
     const char *text = event_text(walk);
     bool plain = walk->event.data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
     if (schema->type == CYAML_IGNORE || (plain && null_allowed(schema, text)))
@@ -373,7 +377,7 @@ check_scalar(const struct walk *walk, const cyaml_schema_value_t *schema, struct
 static int
 take_key(struct walk *walk, struct level *level, struct err *err)
 {
-    char word[SHOWN_SIZE], inside[2 * SHOWN_SIZE] = "", hints[ERR_MSG_SIZE];
+    char word[SHOWN_SIZE], inside[NAMED_SIZE] = "", hints[ERR_MSG_SIZE];
     const char *key = event_text(walk);
     struct known known = known_fields(level->fields);
     for (size_t i = 0; i < known.count; i++) {
@@ -448,7 +452,7 @@ on_scalar(struct walk *walk, struct err *err)
 static int
 on_open(struct walk *walk, bool mapping, struct err *err)
 {
-    char what[2 * SHOWN_SIZE];
+    char what[NAMED_SIZE];
     const cyaml_schema_value_t *schema;
     if (mapping ? walk->event.data.mapping_start.tag
                 : walk->event.data.sequence_start.tag)

@@ -63,7 +63,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     /* The one thing that the scan does not know: a control character in a text. */
     if (reader_ok(r))
-        must(again.len == size && memcmp(again.data, data, size) == 0);
+        must(again.data && again.len == size && memcmp(again.data, data, size) == 0);
     else
         must(reader_close(&r, &err) == -1 && strstr(err.msg, "control character"));
     if (r)

@@ -254,10 +254,10 @@ START_TEST(depth_is_bounded)
     ck_assert_int_eq(reader_close(&r, &err), 0);
 
     char deep[2 * (CODEC_DEPTH_MAX + 1) + 1] = "";
-    for (int i = 0; i <= CODEC_DEPTH_MAX; i++)
+    for (size_t i = 0; i <= CODEC_DEPTH_MAX; i++)
         memcpy(deep + 2 * i, "91", 3);
     refused(deep, "nested deeper");
-    memcpy(deep + 2 * CODEC_DEPTH_MAX, "90", 3);
+    memcpy(deep + (size_t)2 * CODEC_DEPTH_MAX, "90", 3);
     refused(deep, "nested deeper");
 }
 END_TEST

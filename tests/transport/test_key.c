@@ -176,15 +176,15 @@ START_TEST(a_signature_holds_for_its_bytes_and_signer_alone)
     uint8_t one[32] = {1};
     struct key *other = key_from_seed(one);
     uint8_t signature[KEY_SIGNATURE_BYTES];
-    char text[] = "stage 2 of 4";
+    uint8_t text[] = "stage 2 of 4";
     key_sign(key, text, sizeof(text), signature);
     ck_assert(key_verify(key_id(key), text, sizeof(text), signature));
     ck_assert(!key_verify(key_id(other), text, sizeof(text), signature));
     ck_assert(!key_verify(key_id(key), text, sizeof(text) - 1, signature));
     for (int bit = 0; bit < 8 * (int)sizeof(text); bit++) {
-        text[bit / 8] ^= (char)(1 << bit % 8);
+        text[bit / 8] ^= (uint8_t)(1 << bit % 8);
         ck_assert(!key_verify(key_id(key), text, sizeof(text), signature));
-        text[bit / 8] ^= (char)(1 << bit % 8);
+        text[bit / 8] ^= (uint8_t)(1 << bit % 8);
     }
     for (int bit = 0; bit < 8 * KEY_SIGNATURE_BYTES; bit++) {
         signature[bit / 8] ^= (uint8_t)(1 << bit % 8);

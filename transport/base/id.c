@@ -36,7 +36,7 @@ const char *
 id_text(const struct id *id, char text[ID_TEXT_SIZE])
 {
     static const char digits[] = "0123456789abcdef";
-    for (int i = 0; i < ID_BYTES; i++) {
+    for (size_t i = 0; i < ID_BYTES; i++) {
         text[2 * i] = digits[id->bytes[i] >> 4];
         text[2 * i + 1] = digits[id->bytes[i] & 15];
     }
@@ -62,7 +62,7 @@ id_parse(struct id *id, const char *text)
     if (strlen(text) != ID_TEXT_SIZE - 1)
         return false;
     struct id parsed;
-    for (int i = 0; i < ID_BYTES; i++) {
+    for (size_t i = 0; i < ID_BYTES; i++) {
         int high = nibble(text[2 * i]);
         int low = nibble(text[2 * i + 1]);
         if (high < 0 || low < 0)
