@@ -409,7 +409,8 @@ come_back(struct node *node, struct buf *saved, struct err *err)
          * from it. */
         struct effect known = {.kind = EFFECT_COMMITTED,
                                .hash = *agree_decree_hash(node->agree),
-                               .term = agree_term(node->agree)};
+                               .term = agree_term(node->agree),
+                               .before = 1}; /* recalled, not new */
         struct buf bytes = {0};
         decree_encode(decree, &bytes);
         known.bytes = bytes.data;

@@ -312,7 +312,7 @@ follow_committed(struct node *node, const struct effect *effect)
         return;
     }
     struct view *before = node->view;
-    bool was = node->member;
+    bool was = node->member, recalled = effect->before != 0;
     decree_release(&node->decree);
     node->decree = decree;
     node->view = view;
@@ -321,7 +321,8 @@ follow_committed(struct node *node, const struct effect *effect)
     node->woken = false;
     set_watched(node);
     log_epoch(node, effect->term);
-    log_job(node, before);
+    if (!recalled)
+        log_job(node, before);
     job_release(&node->freeze.job);
     memset(&node->freeze, 0, sizeof(node->freeze));
     if (node->member) {

@@ -15,5 +15,5 @@ for scenario; do
         echo "scenario $name failed"
     fi
 done
-echo "scenarios: $passed passed, $failed failed"
+echo "scenarios: $passed passed, $failed failed, 0 skipped"
 [ "$failed" -eq 0 ]
