@@ -7,13 +7,14 @@ Suite *suite_record(void);
 Suite *suite_gossip(void);
 Suite *suite_link(void);
 Suite *suite_member(void);
+Suite *suite_message(void);
 Suite *suite_rumor(void);
 
 int
 main(void)
 {
     static Suite *(*const suites[])(void) = {suite_effect, suite_record, suite_gossip,
-                                             suite_link,   suite_member, suite_rumor,
-                                             NULL};
+                                             suite_link,   suite_member, suite_message,
+                                             suite_rumor,  NULL};
     return suite_run(suites);
 }
