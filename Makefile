@@ -15,7 +15,7 @@ PREFIX   ?= /usr/local
 GOALS     = $(or $(MAKECMDGOALS),all)
 
 # What Debian calls what we need: compilers and tools, libraries, the text to train on.
-DEPS      = gcc make pkg-config libzmq3-dev libczmq-dev libsodium-dev libmsgpack-dev libcyaml-dev \
+DEPS      = gcc make pkg-config libzmq3-dev libsodium-dev libmsgpack-dev libcyaml-dev \
             libyaml-dev libjansson-dev libdnnl-dev libopenblas-serial-dev check bible-kjv bible-kjv-text
 DEPS_MORE = clang libclang-rt-14-dev clang-format clang-tidy
 
@@ -27,7 +27,7 @@ ifneq ($(DEPS_DONE),yes)
 $(error what is listed above is missing and could not be installed; install it by hand, then run make again)
 endif
 MSGPACK  := $(shell pkg-config --exists msgpack-c && echo msgpack-c || echo msgpack)
-PKGS      = libczmq libzmq libsodium libcyaml yaml-0.1 jansson $(MSGPACK)
+PKGS      = libzmq libsodium libcyaml yaml-0.1 jansson $(MSGPACK)
 PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS))
 PKG_LIBS := $(shell pkg-config --libs $(PKGS))
 BLAS_LIBS := $(shell pkg-config --libs openblas 2>/dev/null || echo -lopenblas) -ldnnl
@@ -36,7 +36,8 @@ endif
 
 WARNINGS  = -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes \
             -Wmissing-prototypes -Wvla -Wformat=2 -Wundef -Wpointer-arith
-override CFLAGS += -std=c17 -D_GNU_SOURCE -I. -MMD -MP -pthread $(WARNINGS) $(EXTRA) $(PKG_CFLAGS)
+override CFLAGS += -std=c17 -D_GNU_SOURCE -I. -MMD -MP -pthread -ffp-contract=off \
+            $(WARNINGS) $(EXTRA) $(PKG_CFLAGS)
 LDLIBS    = $(PKG_LIBS) $(BLAS_LIBS) -lm -lpthread
 ifdef WERROR
 override CFLAGS += -Werror
@@ -93,9 +94,8 @@ $(BUILD)/bench_%: $(BUILD)/obj/tests/bench/bench_%.c.o $(BUILD)/libflotilla.a
 $(BUILD)/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.c.o $(BUILD)/libflotilla.a
 	$(CC) $(LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(LDLIBS)
 
-# The engine's arithmetic: contraction off everywhere so that builds agree; vector loops only where numbers are.
-$(BUILD)/obj/node/engine/%.c.o: EXTRA = -O3 -fno-math-errno -fno-trapping-math -ffp-contract=off
-$(BUILD)/obj/planner/%.c.o: EXTRA = -ffp-contract=off
+# The engine's loops are worth more optimisation; contraction is off everywhere, so that builds agree bit for bit.
+$(BUILD)/obj/node/engine/%.c.o: EXTRA = -O3 -fno-math-errno -fno-trapping-math
 
 $(BUILD)/obj/%.c.o: %.c
 	@mkdir -p $(@D)

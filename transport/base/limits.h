@@ -22,21 +22,21 @@ enum {
     FRAME_BYTES_MAX = 4 << 20, /* one control frame */
     JOIN_BYTES_MAX = 4096,     /* a frame on the join socket, from a joiner */
     DECREE_BYTES_MAX = 2 << 20,
-    CODEC_DEPTH_MAX = 12,      /* nesting of a message */
-    CODEC_ITEMS_MAX = 65536,   /* values in one message */
-    CODEC_COUNT_MAX = 4096,    /* elements of one array */
+    CODEC_DEPTH_MAX = 12,    /* nesting of a message */
+    CODEC_ITEMS_MAX = 65536, /* values in one message */
+    CODEC_COUNT_MAX = 4096,  /* elements of one array */
 
     /* The data plane. */
-    CHUNK_BYTES = 512 << 10,       /* payload of one bulk chunk, at most */
-    BULK_WINDOW_BYTES = 8 << 20,   /* unacknowledged bytes per peer and channel */
-    BULK_OPS_MAX = 4096,           /* posted sends and receives per port */
+    CHUNK_BYTES = 512 << 10,     /* payload of one bulk chunk, at most */
+    BULK_WINDOW_BYTES = 8 << 20, /* unacknowledged bytes per peer and channel */
+    BULK_OPS_MAX = 4096,         /* posted sends and receives per port */
 
     /* Jobs and plans. */
-    LAYERS_MAX = 512,       /* embedding and head included */
+    LAYERS_MAX = 512, /* embedding and head included */
     STAGES_MAX = 64,
     REPLICAS_MAX = 256,
     PLAN_NODES_MAX = 1024,
-    TENSORS_MAX = 4096,     /* tensors of one model */
+    TENSORS_MAX = 4096, /* tensors of one model */
     MICRO_BATCHES_MAX = 4096,
     JOB_BYTES_MAX = 64 << 10,
     PATH_BYTES_MAX = 4096
