@@ -384,9 +384,10 @@ send_to(struct train *train, struct held *held, int peer, bool gather)
         port, peer, BULK_COPY, copy_tag(step, gather, 1), held->state, held->bytes);
 }
 
-/* A buffer that may be written, waiting for one when the copies are behind. */
+/* A buffer that may be written, waiting for one when the copies are behind; or, with
+ * `part`, until our part of the checkpoint before is where it belongs. */
 static struct held *
-snapshot_buffer(struct train *train, struct err *err)
+snapshot_buffer(struct train *train, bool part, struct err *err)
 {
     for (;;) {
         flow_pump(train);
@@ -397,7 +398,7 @@ snapshot_buffer(struct train *train, struct err *err)
                 (!best || held->header.step < best->header.step))
                 best = held;
         }
-        if (best)
+        if (best && !(part && train->own_gather))
             return best;
         if (train_listen(train, err))
             return NULL;
@@ -412,7 +413,7 @@ flow_step(struct train *train, int64_t step, struct err *err)
     bool copy = copy_due(train, step), checkpoint = checkpoint_due(train, step);
     if (!train->snapshots_count || (!copy && !checkpoint))
         return 0;
-    struct held *held = snapshot_buffer(train, err);
+    struct held *held = snapshot_buffer(train, checkpoint && train->gather.job, err);
     if (!held)
         return -1;
     held_copy_stage(train, held);
