@@ -25,6 +25,7 @@ struct entry {
     int64_t suspected_ms;          /* the timer's start */
     int64_t confirmed_ms;          /* a second one says dead; 0: none */
     int64_t refused_ms;            /* its redial was refused; 0: no */
+    int64_t refusal_ms;            /* when a refusal was last acted upon */
     int64_t told_ms;               /* when we last told it of its accusation */
     int64_t digested_ms;           /* when we last answered its digest */
     unsigned spread;               /* transmissions left of this fact */

@@ -265,9 +265,11 @@ probe_refused(struct gossip *gossip, struct probe *probe, struct effects *effect
 void
 probe_after_refusal(struct gossip *gossip, struct entry *entry, struct effects *effects)
 {
-    if (prober_busy(&gossip->prober, PROBE_REFUSED, &entry->member.record.id))
+    /* The caller may say so as often as it looks: each time it would cost others a probe.
+     */
+    if (entry->refusal_ms && gossip->now_ms - entry->refusal_ms < REFUSED_MS)
         return;
-    entry->refused_ms = gossip->now_ms;
+    entry->refusal_ms = entry->refused_ms = gossip->now_ms;
     suspect(gossip, entry, "its connection closed and a new one is refused", effects);
     start(gossip, PROBE_REFUSED, entry, 0, REFUSED_MS, effects);
 }

@@ -170,6 +170,28 @@ START_TEST(a_refusal_that_others_do_not_share_kills_nobody)
 }
 END_TEST
 
+/* The glue says it at every look, twenty times a second. */
+START_TEST(a_refusal_said_over_and_over_is_no_storm)
+{
+    struct effects effects = {0};
+    swarm("a_refusal_said_over_and_over_is_no_storm", 4);
+    net_run(&net, 20 * SECOND_MS);
+    uint64_t sent = net.sent;
+    for (int i = 0; i < 200; i++) {
+        gossip_refused(net.nodes[0].gossip, net.now_ms, &net.nodes[2].id, &effects);
+        net_deliver(&net, 0, &effects);
+        net_run(&net, 50);
+    }
+    sent = (net.sent - sent) / 10 / net.count;
+    printf("refused over and over: %llu frames a second and node\n",
+           (unsigned long long)sent);
+    ck_assert_uint_le(sent, 20);
+    no_deaths();
+    effects_release(&effects);
+    net_close(&net);
+}
+END_TEST
+
 START_TEST(heavy_loss_kills_nobody_in_an_hour)
 {
     swarm("heavy_loss_kills_nobody_in_an_hour", 10);
@@ -304,7 +326,7 @@ START_TEST(a_mass_restart_leaves_nobody_held_dead)
             gossip_refused(net.nodes[0].gossip, net.now_ms, &net.nodes[k].id, &effects);
             net_deliver(&net, 0, &effects);
         }
-        net_run(&net, SECOND_MS);
+        net_run(&net, 2 * SECOND_MS);
     }
     uint64_t before =
         gossip_find(net.nodes[0].gossip, &net.nodes[7].id)->record.incarnation;
@@ -430,6 +452,90 @@ START_TEST(the_same_seed_runs_the_same_way)
 }
 END_TEST
 
+/* One random thing that happens to a swarm. */
+static void
+happen(struct rng *rng)
+{
+    struct effects effects = {0};
+    size_t who = (size_t)rng_below(rng, net.count),
+           other = (size_t)rng_below(rng, net.count);
+    struct net_node *node = &net.nodes[who];
+    switch (rng_below(rng, 8)) {
+    case 0:
+        net_kill(&net, who);
+        break;
+    case 1:
+        if (!node->gossip)
+            net_start(&net, who);
+        break;
+    case 2:
+        node->hung = node->gossip && !node->hung;
+        break;
+    case 3:
+    case 4:
+        net_cut(&net, who, other, !net.cut[who][other]);
+        break;
+    case 5:
+        net.loss_percent = (unsigned)rng_below(rng, 40);
+        break;
+    case 6:
+        net.delay_ms = 1 + (int64_t)rng_below(rng, 200);
+        net.jitter_ms = (int64_t)rng_below(rng, 200);
+        break;
+    case 7:
+        if (node->gossip && !node->hung)
+            gossip_refused(node->gossip, net.now_ms, &net.nodes[other].id, &effects);
+        net_deliver(&net, who, &effects);
+        break;
+    }
+    effects_release(&effects);
+}
+
+/* Whatever has happened: when it stops, all see each other again, nobody takes another
+ * for a twin, and nothing stormed. */
+START_TEST(a_swarm_that_anything_happened_to_comes_together_again)
+{
+    uint64_t seed = suite_seed("a_swarm_that_anything_happened_to", 1);
+    uint64_t busiest = 0;
+    int64_t longest_ms = 0;
+    for (uint64_t round = 0; round < 30; round++) {
+        struct rng rng = {.seed = seed + round, .stream = 1};
+        net_open(&net, seed + round, 3 + (size_t)rng_below(&rng, 8));
+        net_start_all(&net);
+        net.refusals = rng_below(&rng, 2);
+        for (int i = 0; i < 60; i++) {
+            uint64_t sent = net.sent;
+            int64_t wait_ms = 100 * (1 + (int64_t)rng_below(&rng, 60));
+            happen(&rng);
+            net_run(&net, wait_ms);
+            sent = (net.sent - sent) * 1000 / (uint64_t)wait_ms / net.count;
+            busiest = wait_ms >= SECOND_MS && sent > busiest ? sent : busiest;
+        }
+        memset(net.cut, 0, sizeof(net.cut));
+        net.loss_percent = 0;
+        net.delay_ms = 10;
+        net.jitter_ms = 0;
+        for (size_t i = 0; i < net.count; i++) {
+            net.nodes[i].hung = false;
+            if (!net.nodes[i].gossip)
+                net_start(&net, i);
+            if (i > 0) /* as the glue does with an address of its seeds */
+                net_meet(&net, i, 0);
+        }
+        int64_t took = net_until_whole(&net, 2 * MINUTE_MS);
+        ck_assert_msg(took >= 0, "seed %llu", (unsigned long long)(seed + round));
+        longest_ms = took > longest_ms ? took : longest_ms;
+        for (size_t i = 0; i < net.count; i++)
+            ck_assert_uint_eq(net.nodes[i].conflicts, 0);
+        net_close(&net);
+    }
+    printf("whole again after at most %lld ms; at most %llu frames a second and node\n",
+           (long long)longest_ms, (unsigned long long)busiest);
+    ck_assert_uint_le(busiest, 60);
+    ck_assert_int_le(longest_ms, 30 * SECOND_MS);
+}
+END_TEST
+
 Suite *
 suite_gossip(void)
 {
@@ -449,6 +555,7 @@ suite_gossip(void)
         tests,
         of_two_nodes_the_refused_one_dies_and_the_silent_one_gets_the_longest_time);
     tcase_add_test(tests, a_refusal_that_others_do_not_share_kills_nobody);
+    tcase_add_test(tests, a_refusal_said_over_and_over_is_no_storm);
     tcase_add_test(tests, heavy_loss_kills_nobody_in_an_hour);
     tests = suite_case(suite, "partition", 120);
     tcase_add_test(tests, a_one_way_cut_is_bridged_by_relays);
@@ -456,6 +563,7 @@ suite_gossip(void)
     tcase_add_test(tests, a_partition_that_heals_merges_again);
     tcase_add_test(tests, a_partition_of_twenty_hours_still_heals);
     tcase_add_test(tests, the_dead_are_forgotten_after_a_day_by_all);
+    tcase_add_test(tests, a_swarm_that_anything_happened_to_comes_together_again);
     tests = suite_case(suite, "restart", 60);
     tcase_add_test(tests, a_restarted_node_is_alive_at_once);
     tcase_add_test(tests, a_mass_restart_leaves_nobody_held_dead);

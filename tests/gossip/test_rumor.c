@@ -51,6 +51,27 @@ START_TEST(an_unknown_sender_is_asked_for_its_record_and_then_met)
 }
 END_TEST
 
+START_TEST(a_peer_whose_connection_is_up_gets_our_record_and_a_digest)
+{
+    struct record record;
+    talk_begin(3, 2);
+    gossip_met(us, net.now_ms, &net.nodes[2].id, &effects);
+    ck_assert_ptr_nonnull(talk_said(talk_sent(2, FRAME_RUMORS), 0, &record));
+    const struct effect *last = &effects.list[effects.count - 1];
+    ck_assert_int_eq(last->frame, FRAME_DIGEST);
+    ck_assert(id_equal(&last->peer, &net.nodes[2].id));
+    struct digest_entry *entries;
+    size_t count;
+    ck_assert_int_eq(digest_decode(last->bytes, last->len, &entries, &count, &err), 0);
+    ck_assert_uint_eq(count, 2);
+    free(entries);
+    effects_clear(&effects);
+    gossip_met(us, net.now_ms, &net.nodes[0].id, &effects);
+    ck_assert_uint_eq(effects.count, 0); /* ourselves */
+    talk_end();
+}
+END_TEST
+
 START_TEST(rumors_from_an_unknown_sender_are_not_asked_back_for_ever)
 {
     talk_begin(3, 2);
@@ -670,6 +691,7 @@ suite_rumor(void)
     TCase *tests = suite_case(suite, "probe", 60);
     tcase_add_test(tests, a_ping_is_answered_with_its_nonce);
     tcase_add_test(tests, an_unknown_sender_is_asked_for_its_record_and_then_met);
+    tcase_add_test(tests, a_peer_whose_connection_is_up_gets_our_record_and_a_digest);
     tcase_add_test(tests, rumors_from_an_unknown_sender_are_not_asked_back_for_ever);
     tcase_add_test(tests, a_sender_that_is_ahead_is_asked);
     tcase_add_test(tests, an_ask_is_answered);
