@@ -639,6 +639,114 @@ yaml_free(const cyaml_schema_value_t *schema, void *value)
         cyaml_free(&library, schema, value, 0);
 }
 
+/* ---- sections ---- */
+
+/* The next event of a parser; the caller deletes it. */
+static int
+next_event(struct walk *walk, const char *text, size_t len, struct err *err)
+{
+    return yaml_parser_parse(&walk->parser, &walk->event)
+               ? 0
+               : not_yaml(walk, text, len, err);
+}
+
+/* How an event changes the number of open mappings and lists. */
+static int
+event_nests(const yaml_event_t *event)
+{
+    bool opens = event->type == YAML_MAPPING_START_EVENT ||
+                 event->type == YAML_SEQUENCE_START_EVENT;
+    bool closes =
+        event->type == YAML_MAPPING_END_EVENT || event->type == YAML_SEQUENCE_END_EVENT;
+    return opens ? 1 : closes ? -1 : 0;
+}
+
+/* A mark counts characters of UTF-8. */
+static size_t
+mark_byte(const char *text, size_t len, size_t characters)
+{
+    size_t at = 0;
+    while (at < len && (characters > 0 || ((unsigned char)text[at] & 0xc0) == 0x80))
+        characters -= ((unsigned char)text[at++] & 0xc0) != 0x80;
+    return at;
+}
+
+/* The event at hand begins the value: note where it stands, to its end. */
+static int
+take_section(struct walk *walk, const char *text, size_t len, struct yaml_section *out,
+             struct buf *value, struct err *err)
+{
+    const yaml_mark_t *start = &walk->event.start_mark;
+    *out = (struct yaml_section){.start = mark_byte(text, len, start->index),
+                                 .line = start->line,
+                                 .column = start->column,
+                                 .scalar = walk->event.type == YAML_SCALAR_EVENT};
+    if (out->scalar && value) {
+        buf_add(value, event_text(walk), walk->event.data.scalar.length);
+        buf_add(value, "", 1);
+    }
+    int open = event_nests(&walk->event);
+    while (open > 0) {
+        yaml_event_delete(&walk->event);
+        if (next_event(walk, text, len, err))
+            return -1;
+        open += event_nests(&walk->event);
+    }
+    out->end = mark_byte(text, len, walk->event.end_mark.index);
+    return 0;
+}
+
+/* Is the event at hand the part of the path that we look for? */
+static bool
+is_part(const struct walk *walk, const char *path)
+{
+    size_t part = strcspn(path, ".");
+    return walk->event.type == YAML_SCALAR_EVENT &&
+           walk->event.data.scalar.length == part &&
+           memcmp(event_text(walk), path, part) == 0;
+}
+
+int
+yaml_section(const char *name, const char *text, size_t len, const char *path,
+             struct yaml_section *out, struct buf *value, struct err *err)
+{
+    struct walk walk = {.name = name};
+    const char *rest = path;
+    int depth = 0, wanted = 1; /* mappings and lists open; those that lead to the key */
+    bool key = true, ours = false, more = true;
+    must(yaml_parser_initialize(&walk.parser));
+    yaml_parser_set_encoding(&walk.parser, YAML_UTF8_ENCODING);
+    yaml_parser_set_input_string(&walk.parser, (const unsigned char *)text, len);
+    int result = 0, found = 0;
+    while (more && !found && (result = next_event(&walk, text, len, err)) == 0) {
+        int nests = event_nests(&walk.event);
+        if (ours && rest[strcspn(rest, ".")] == '\0') {
+            found = 1;
+            result = take_section(&walk, text, len, out, value, err);
+        } else if (ours) {
+            more = walk.event.type == YAML_MAPPING_START_EVENT;
+            rest += strcspn(rest, ".") + 1;
+            depth = ++wanted;
+            ours = false;
+            key = true;
+        } else if (nests == 0 && depth == wanted) {
+            ours = key && is_part(&walk, rest);
+            key = !key;
+        } else if (nests != 0) {
+            depth += nests;
+            key = depth == wanted; /* inside it at last, or a value has ended */
+            more = depth >= wanted || nests > 0;
+        } else {
+            more = walk.event.type != YAML_STREAM_END_EVENT;
+        }
+        yaml_event_delete(&walk.event);
+    }
+    yaml_parser_delete(&walk.parser);
+    if (result == 0 && !found)
+        result = err_set(err, ERR_USAGE, "%s: \"%s\" is missing", name, path);
+    return result;
+}
+
 /* ---- sizes ---- */
 
 int

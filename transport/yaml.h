@@ -14,9 +14,11 @@
 #ifndef TRANSPORT_YAML_H
 #define TRANSPORT_YAML_H
 
+#include "transport/base/buf.h"
 #include "transport/base/err.h"
 
 #include <cyaml/cyaml.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -30,6 +32,21 @@ int yaml_parse(const char *name, const char *text, size_t len,
 /* Hidden, because libyaml has a function of this name inside and would call ours. */
 __attribute__((visibility("hidden"))) void yaml_free(const cyaml_schema_value_t *schema,
                                                      void *value);
+
+/* Where in a text the value of a key stands. */
+struct yaml_section {
+    size_t start, end;   /* its bytes */
+    size_t line, column; /* of its first byte, from 0 */
+    bool scalar;         /* else a mapping or a list */
+};
+
+/* Find the value of a key, "job" or "job.data.train", in a text that is called `name` in
+ * messages. `value` (or NULL) gets a scalar's text, a final NUL behind it. So one file
+ * can hold another: the bytes, behind `line` empty lines and `column` blanks, are a text
+ * of their own whose messages name the right lines. ERR_USAGE when there is no such key.
+ */
+int yaml_section(const char *name, const char *text, size_t len, const char *path,
+                 struct yaml_section *out, struct buf *value, struct err *err);
 
 /* "64KiB", "1.5 GiB", "2GB", "4096": bytes. ERR_USAGE otherwise. */
 int size_parse(const char *text, int64_t *bytes, struct err *err);

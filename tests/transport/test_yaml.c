@@ -667,6 +667,83 @@ START_TEST(sizes_have_units)
 }
 END_TEST
 
+/* The section as a text of its own: empty lines and blanks in front of it. */
+static char *
+cut_out(const char *text, const struct yaml_section *section)
+{
+    struct buf out = {0};
+    for (size_t i = 0; i < section->line; i++)
+        buf_add(&out, "\n", 1);
+    for (size_t i = 0; i < section->column; i++)
+        buf_add(&out, " ", 1);
+    buf_add(&out, text + section->start, section->end - section->start);
+    buf_add(&out, "", 1);
+    return (char *)out.data;
+}
+
+START_TEST(a_file_inside_a_file_keeps_its_lines)
+{
+    static const char *const holders[] = {
+        "nodes: [{name: a}, {job: {model: x}}]\nother: {deep: [1, {job: no}]}\n"
+        "job: {name: n,\n  model: {layerz: 4}}\nlast: 1\n",
+        "nodes:\n  - name: \"\xc3\xa4\xe2\x82\xac\"\njob:\n  name: n\n  model:\n"
+        "    layerz: 4\nlast: 1\n"};
+    static const char *const lines[] = {"line 4", "line 6"};
+    for (int i = 0; i < 2; i++) {
+        struct yaml_section section;
+        ck_assert_int_eq(yaml_section("s.yaml", holders[i], strlen(holders[i]), "job",
+                                      &section, NULL, &err),
+                         0);
+        ck_assert(!section.scalar);
+        char *text = cut_out(holders[i], &section);
+        ck_assert_ptr_null(strstr(text, "last"));
+        void *out;
+        ck_assert_int_eq(
+            yaml_parse("s.yaml", text, strlen(text), &job_schema, &out, &err), -1);
+        ck_assert_msg(strstr(err.msg, lines[i]) && strstr(err.msg, "\"layers\"?"), "%s",
+                      err.msg);
+        free(text);
+    }
+}
+END_TEST
+
+START_TEST(a_value_is_found_by_its_path)
+{
+    static const char text[] = "a: {b: {c: [1, {d: x}], d: 'it''s', e: }, d: no}\n"
+                               "d: [a, {d: q}]\nx: {d: last}\n";
+    static const struct {
+        const char *path, *value, *bytes;
+    } good[] = {{"a.b.d", "it's", "'it''s'"}, {"a.d", "no", "no"},
+                {"x.d", "last", "last"},      {"d", "", "[a, {d: q}]"},
+                {"a.b.c", "", "[1, {d: x}]"}, {"a.b.e", "", ""}};
+    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+        struct yaml_section section;
+        struct buf value = {0};
+        ck_assert_msg(yaml_section("t", text, sizeof(text) - 1, good[i].path, &section,
+                                   &value, &err) == 0,
+                      "%s", err.msg);
+        ck_assert_uint_eq(section.end - section.start, strlen(good[i].bytes));
+        ck_assert_int_eq(
+            memcmp(text + section.start, good[i].bytes, strlen(good[i].bytes)), 0);
+        ck_assert_str_eq(value.data ? (char *)value.data : "", good[i].value);
+        buf_release(&value);
+    }
+    static const char *const bad[] = {"b",     "a.b.c.d", "a.x", "x.d.e",
+                                      "a.b.x", "d.d",     "",    "x."};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        struct yaml_section section;
+        ck_assert_msg(
+            yaml_section("t", text, sizeof(text) - 1, bad[i], &section, NULL, &err) == -1,
+            "found: %s", bad[i]);
+        ck_assert_int_eq(err.code, ERR_USAGE);
+        ck_assert_ptr_nonnull(strstr(err.msg, "is missing"));
+    }
+    struct yaml_section section;
+    ck_assert_int_eq(yaml_section("t", "a: [\nb", 7, "b", &section, NULL, &err), -1);
+    ck_assert_ptr_nonnull(strstr(err.msg, "not valid YAML"));
+}
+END_TEST
+
 Suite *
 suite_yaml(void)
 {
@@ -696,5 +773,7 @@ suite_yaml(void)
     tcase_add_test(tests, a_file_is_read_and_named_as_the_user_named_it);
     tcase_add_test(tests, a_damaged_file_is_read_or_refused_with_a_sentence);
     tcase_add_test(tests, sizes_have_units);
+    tcase_add_test(tests, a_file_inside_a_file_keeps_its_lines);
+    tcase_add_test(tests, a_value_is_found_by_its_path);
     return suite;
 }
