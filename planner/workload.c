@@ -102,32 +102,42 @@ tensor_fill(struct tensor_spec *out, int layer, int64_t rows, int64_t columns,
     out->init = init;
 }
 
-void
-workload_tensor(const struct model_shape *shape, int index, struct tensor_spec *out)
+/* All of a tensor but its name, which takes longer than the rest. */
+static void
+tensor_measure(const struct model_shape *shape, int index, struct tensor_spec *out)
 {
     must(index >= 0 && index < workload_tensor_count(shape));
-    memset(out, 0, sizeof(*out));
     int64_t hidden = shape->hidden;
     int last = EMBEDDING_TENSORS + BLOCK_TENSORS * shape->blocks;
     if (index < EMBEDDING_TENSORS) {
-        snprintf(out->name, sizeof(out->name), "transformer.%s.weight",
-                 index == 0 ? "wte" : "wpe");
         tensor_fill(out, 0, index == 0 ? shape->vocabulary : shape->context, hidden,
                     INIT_NORMAL);
     } else if (index < last) {
         int block = (index - EMBEDDING_TENSORS) / BLOCK_TENSORS;
         const struct block_tensor *tensor =
             &block_tensors[(index - EMBEDDING_TENSORS) % BLOCK_TENSORS];
-        snprintf(out->name, sizeof(out->name), "transformer.h.%d.%s", block,
-                 tensor->name);
         tensor_fill(out, block + 1, tensor->rows * hidden, tensor->columns * hidden,
                     tensor->init);
     } else {
-        bool bias = index > last;
-        snprintf(out->name, sizeof(out->name), "transformer.ln_f.%s",
-                 bias ? "bias" : "weight");
-        tensor_fill(out, shape->blocks + 1, 0, hidden, bias ? INIT_ZERO : INIT_ONE);
+        tensor_fill(out, shape->blocks + 1, 0, hidden,
+                    index > last ? INIT_ZERO : INIT_ONE);
     }
+}
+
+void
+workload_tensor(const struct model_shape *shape, int index, struct tensor_spec *out)
+{
+    memset(out, 0, sizeof(*out));
+    tensor_measure(shape, index, out);
+    if (out->layer == 0)
+        snprintf(out->name, sizeof(out->name), "transformer.%s.weight",
+                 index == 0 ? "wte" : "wpe");
+    else if (out->layer <= shape->blocks)
+        snprintf(out->name, sizeof(out->name), "transformer.h.%d.%s", out->layer - 1,
+                 block_tensors[(index - EMBEDDING_TENSORS) % BLOCK_TENSORS].name);
+    else
+        snprintf(out->name, sizeof(out->name), "transformer.ln_f.%s",
+                 out->init == INIT_ZERO ? "bias" : "weight");
 }
 
 void
@@ -156,7 +166,7 @@ workload_layer_parameters(const struct model_shape *shape, int layer)
     int64_t sum = 0;
     for (int i = first; i < first + count; i++) {
         struct tensor_spec tensor;
-        workload_tensor(shape, i, &tensor);
+        tensor_measure(shape, i, &tensor);
         sum += tensor.elements;
     }
     return sum;
@@ -203,7 +213,7 @@ tensors_floats(const struct model_shape *shape, int first, int count)
     int64_t sum = 0;
     for (int i = first; i < first + count; i++) {
         struct tensor_spec tensor;
-        workload_tensor(shape, i, &tensor);
+        tensor_measure(shape, i, &tensor);
         sum += aligned(tensor.elements);
     }
     return sum;
