@@ -371,11 +371,12 @@ place_fitting(struct placer *placer, const struct place_outline *outline,
     int in_flight[CUT_ASSIGN_MAX] = {0};
     int64_t block_bytes[CUT_ASSIGN_MAX] = {0};
     int block_of_stage[CUT_ASSIGN_MAX];
-    if (stages > CUT_ASSIGN_MAX || outline->spread == PLACE_PIPELINES)
+    if (stages > CUT_ASSIGN_MAX ||
+        (outline->spread == PLACE_PIPELINES && outline->zones_count > 1))
         return false;
     /* As already placed by room: a block is the nodes of a stage. */
     for (int s = 0; s < stages; s++) {
-        group[s] = outline->spread == PLACE_ANYWHERE ? 0 : outline->zones[s];
+        group[s] = outline->spread == PLACE_STAGES ? outline->zones[s] : 0;
         in_flight[s] = schedule_in_flight(stages, s, most_if_even(placer, outline));
         block_bytes[s] = INT64_MAX;
         for (int j = 0; j < outline->pipelines; j++) {

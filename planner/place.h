@@ -31,7 +31,7 @@ enum place_order {
     PLACE_ROOMY_STAGES,
     PLACE_ROOMY_LAST,
     /* The roomiest nodes; a stage gets nodes that its layers fit on, if there is a way.
-     * Up to CUT_ASSIGN_MAX stages, not for PLACE_PIPELINES. */
+     * Up to CUT_ASSIGN_MAX stages; not for pipelines in more than one zone. */
     PLACE_FITTING,
     PLACE_ORDERS
 };
