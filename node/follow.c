@@ -429,15 +429,9 @@ follow_fresh(struct node *node, int64_t now)
         !id_empty(leader)) {
         /* Halted, and no epoch came of it: somebody has to make one. */
         node->freeze.since_ms = now;
-        struct buf body = {0};
-        writer_array(&body, 3);
-        writer_id(&body, &node->id);
-        writer_uint(&body, 1);
-        writer_text(&body, "halted");
         if (id_equal(leader, &node->id))
             node->lead.link_at_ms = now;
         else
-            node_send(node, leader, FRAME_EVIDENCE, &body);
-        buf_release(&body);
+            node_evidence(node, leader, &node->id, EVIDENCE_BROKEN, "halted");
     }
 }

@@ -60,6 +60,25 @@ node_broadcast(struct node *node, enum frame_kind kind, const struct buf *body)
 }
 
 void
+node_evidence(struct node *node, const struct id *to, const struct id *about,
+              enum evidence_kind kind, const char *what)
+{
+    struct buf body = {0};
+    char text[112];
+    snprintf(text, sizeof(text), "%.111s", what);
+    writer_array(&body, 4);
+    writer_id(&body, about);
+    writer_uint(&body, kind);
+    writer_uint(&body, node->decree.epoch);
+    writer_text(&body, text);
+    if (to)
+        node_send(node, to, FRAME_EVIDENCE, &body);
+    else
+        node_broadcast(node, FRAME_EVIDENCE, &body);
+    buf_release(&body);
+}
+
+void
 node_set_paused(struct node *node, const char *why)
 {
     if (strcmp(node->paused, why) == 0)
@@ -170,7 +189,7 @@ carry_out(struct node *node, const struct effect *effect)
         follow_committed(node, effect);
         break;
     case EFFECT_QUORUM:
-        node->quorum = effect->after != 0;
+        log_info("agree", "quorum reachable=%s", effect->after ? "yes" : "no");
         break;
     }
 }
@@ -199,20 +218,23 @@ on_evidence(struct node *node, const struct frame *frame, struct err *err)
         return -1;
     struct id about;
     char what[112];
-    reader_enter(reader, 3, 3);
+    reader_enter(reader, 4, 4);
     reader_id(reader, &about);
-    uint64_t kind = reader_uint(reader, 3);
+    uint64_t kind = reader_uint(reader, EVIDENCE_FAILED);
+    uint64_t epoch = reader_uint(reader, UINT64_MAX);
     reader_text(reader, what, sizeof(what));
     reader_leave(reader);
     if (reader_close(&reader, err))
         return -1;
+    if (epoch != node->decree.epoch)
+        return 0; /* what broke in an older epoch is mended by the newer */
     int64_t now = clock_ms();
-    if (kind == 0 &&
+    if (kind == EVIDENCE_GONE &&
         strcmp(node_zone_of(node, &frame->from), node_zone_of(node, &about)) == 0)
         watch_told(node->watch, now, &about);
-    if (kind == 1 && node->lead.link_at_ms == 0)
+    if (kind == EVIDENCE_BROKEN && node->lead.link_at_ms == 0)
         node->lead.link_at_ms = now;
-    if (kind == 2) {
+    if (kind == EVIDENCE_FAILED) {
         node->lead.done = true;
         snprintf(node->lead.ended, sizeof(node->lead.ended), "failed: %s", what);
     }
@@ -443,15 +465,8 @@ look_after_members(struct node *node, int64_t now)
         agree_gone(node->agree, now, id, &node->effects);
         if (reason == WATCH_REFUSED) {
             gossip_refused(node->gossip, now, id, &node->effects);
-            if (tell) {
-                struct buf body = {0};
-                writer_array(&body, 3);
-                writer_id(&body, id);
-                writer_uint(&body, 0);
-                writer_text(&body, watch_reason_name(reason));
-                node_broadcast(node, FRAME_EVIDENCE, &body);
-                buf_release(&body);
-            }
+            if (tell)
+                node_evidence(node, NULL, id, EVIDENCE_GONE, watch_reason_name(reason));
         }
     }
     if (tell)
@@ -539,9 +554,9 @@ on_tick(void *arg)
     if (now - node->measured_ms >= MEASURE_EVERY_MS) {
         node->measured_ms = now;
         measure_round_trips(node, now);
+        if (links_changed(node->links))
+            enter_record(node);
     }
-    if (links_changed(node->links))
-        enter_record(node);
     if (node->records_dirty && now - node->records_saved_ms > 2000)
         enter_save_members(node);
     if (node->leaving_ms)

@@ -1,11 +1,11 @@
 /*
- * node.h - a running node: the cores (gossip, agree), the sockets (mesh, bulk, join), the engine, and the
- * glue that carries effects out. All of it on the control thread.
+ * node.h - a running node: the cores (gossip, agree), the sockets (mesh, bulk, join), the
+ * engine, and the glue that carries effects out. All of it on the control thread.
  *
  *     node.c     start, stop, the turn: frames and timers in, effects out
  *     enter.c    first contact: founding, joining, coming back
- *     lead.c     what a leader does: reasons for a new epoch, freeze, collect reports, propose
- *     follow.c   what a member does: halt and report, judge, take in a new epoch
+ *     lead.c     what a leader does: reasons for a new epoch, freeze, collect reports,
+ * propose follow.c   what a member does: halt and report, judge, take in a new epoch
  *     worker.c   the engine's orders and reports
  *     control.c  the UNIX socket for commands; status.c the status document
  */
@@ -25,15 +25,23 @@
 
 enum { NODE_TICK_MS = 50, NODE_FRESH_MS = 1500, NODE_SLEPT_MS = 1000 };
 
+/* What a member tells others of another (FRAME_EVIDENCE). */
+enum evidence_kind {
+    EVIDENCE_GONE,   /* its connection closed and redials are refused */
+    EVIDENCE_BROKEN, /* to the leader: a connection inside the plan broke, or a halted
+                        epoch was not followed by another */
+    EVIDENCE_FAILED  /* to the leader: the engine cannot go on with the run */
+};
+
 /* A leader asked us to halt: what we owe it. */
 struct freeze {
     bool active;
     struct id leader;
     uint64_t term;
-    uint64_t epoch;    /* the one that we halted */
+    uint64_t epoch; /* the one that we halted */
     bool with_job;
-    struct job job;    /* what to report about */
-    bool halted;       /* progress is known */
+    struct job job; /* what to report about */
+    bool halted;    /* progress is known */
     struct progress progress;
     bool profiling;
     int64_t since_ms;
@@ -48,21 +56,23 @@ struct lead {
     struct id members[MEMBERS_MAX]; /* who is asked to report, ascending */
     size_t members_count;
     int64_t asked_ms, again_ms;
-    int64_t profile_wait_ms;  /* longest that reports may take when devices profile */
+    int64_t profile_wait_ms; /* longest that reports may take when devices profile */
     /* Reasons that wait for their turn. */
-    bool submit;              /* a job was submitted */
-    bool stop;                /* the job is to end after a checkpoint */
-    bool done;                /* the run ended */
+    bool submit;                /* a job was submitted */
+    bool stop;                  /* the job is to end after a checkpoint */
+    bool done;                  /* the run ended */
     bool finished[MEMBERS_MAX]; /* by member number: its part of the run's end is done */
-    char ended[128];          /* how the run ended, for everybody */
-    struct job job;           /* submitted */
+    char ended[128];            /* how the run ended, for everybody */
+    struct job job;             /* submitted */
     struct id submitter;
-    int64_t link_at_ms;       /* a connection inside the plan broke, 0: none */
-    int64_t slow_at_ms;       /* next look at measured speed */
-    struct id excluded[16];   /* did not report in time: not asked again before excluded_until_ms */
+    int64_t link_at_ms;     /* a connection inside the plan broke, 0: none */
+    int64_t slow_at_ms;     /* next look at measured speed */
+    struct id excluded[16]; /* did not report in time: not asked again before
+                               excluded_until_ms */
     size_t excluded_count;
     int64_t excluded_until_ms;
-    int64_t correction_ppm[MEMBERS_MAX]; /* learnt while running, by member number; 0: nothing new */
+    int64_t correction_ppm[MEMBERS_MAX]; /* learnt while running, by member number; 0:
+                                            nothing new */
 };
 
 /* What this node knows of the run. */
@@ -73,10 +83,11 @@ struct run_progress {
     int64_t step_us;
     uint64_t samples_hash;
     int64_t checkpoint_step, copy_step;
-    int64_t copied[STAGES_MAX]; /* newest step whose copy of a stage is complete at its keeper */
+    int64_t copied[STAGES_MAX]; /* newest step whose copy of a stage is complete at its
+                                   keeper */
     int64_t compute_us, predicted_us; /* smoothed, of this node, for the correction */
-    int64_t told_ms;            /* last word about it to those without a part */
-    int64_t done_step;          /* the run's last step is done here; 0: not yet */
+    int64_t told_ms;                  /* last word about it to those without a part */
+    int64_t done_step;                /* the run's last step is done here; 0: not yet */
 };
 
 struct control;
@@ -89,9 +100,9 @@ struct node {
     struct id id;
     char name[NAME_BYTES_MAX + 1];
     struct id swarm;
-    uint64_t boot;                 /* boot counter, upper half of our incarnation */
+    uint64_t boot; /* boot counter, upper half of our incarnation */
     bool founded;
-    bool entered;                  /* swarm known, sockets open */
+    bool entered; /* swarm known, sockets open */
     int lock_fd;
 
     struct loop *loop;
@@ -109,45 +120,51 @@ struct node {
     struct control *control;
     struct effects effects;
 
-    struct view *view;             /* of the newest epoch; never NULL once entered */
-    struct decree decree;          /* the same epoch's */
-    bool member;                   /* we are one, with this boot */
-    bool was_member;               /* of an earlier epoch, in this process */
-    bool engine_in;                /* the engine was given this epoch */
+    struct view *view;    /* of the newest epoch; never NULL once entered */
+    struct decree decree; /* the same epoch's */
+    bool member;          /* we are one, with this boot */
+    bool was_member;      /* of an earlier epoch, in this process */
+    bool engine_in;       /* the engine was given this epoch */
     uint64_t compute_epoch;
 
     struct freeze freeze;
     struct lead lead;
     struct run_progress run;
-    struct profile profile;        /* of this machine on profile_shape */
+    struct profile profile; /* of this machine on profile_shape */
     struct model_shape profile_shape;
     int profile_sequences;
 
     _Atomic int64_t fresh_at_ms;
     int64_t ticked_ms;
-    bool woken;                    /* we may have slept: ask before anything is applied */
+    bool woken; /* we may have slept: ask before anything is applied */
     uint64_t wake_nonce;
-    uint32_t wake_mask;            /* voters that confirmed our epoch */
+    uint32_t wake_mask; /* voters that confirmed our epoch */
     int64_t asked_awake_ms;
-    int64_t leader_word_ms;        /* last beat of the leader of our epoch */
-    bool quorum;                   /* last EFFECT_QUORUM */
-    char paused[160];              /* why training does not advance; empty: it does */
+    int64_t leader_word_ms; /* last beat of the leader of our epoch */
+    char paused[160];       /* why training does not advance; empty: it does */
     int64_t measured_ms, records_saved_ms, evidence_ms, progress_ms;
     bool records_dirty;
-    int signals;                   /* SIGTERM or SIGINT so far */
+    int signals; /* SIGTERM or SIGINT so far */
     int signal_fd;
-    int64_t leaving_ms;            /* when leave began; 0: not leaving */
+    int64_t leaving_ms; /* when leave began; 0: not leaving */
     int exit_code;
 };
 
 /* ---- node.c ---- */
 int node_run(const struct node_config *config, struct err *err);
-int node_open_swarm(struct node *node, struct err *err); /* mesh, bulk, engine: once the swarm is known */
-void node_watch_swarm(struct node *node);                /* and their events, once the cores are there */
-void node_effects(struct node *node); /* carry out everything in node->effects */
-void node_send(struct node *node, const struct id *to, enum frame_kind kind, const struct buf *body);
-void node_broadcast(struct node *node, enum frame_kind kind, const struct buf *body); /* members but us */
-const char *node_name_of(const struct node *node, const struct id *id, char text[NAME_BYTES_MAX + 1]);
+int node_open_swarm(struct node *node,
+                    struct err *err); /* mesh, bulk, engine: once the swarm is known */
+void node_watch_swarm(struct node *node); /* and their events, once the cores are there */
+void node_effects(struct node *node);     /* carry out everything in node->effects */
+void node_send(struct node *node, const struct id *to, enum frame_kind kind,
+               const struct buf *body);
+void node_broadcast(struct node *node, enum frame_kind kind,
+                    const struct buf *body); /* members but us */
+/* To one member, or with NULL to all. */
+void node_evidence(struct node *node, const struct id *to, const struct id *about,
+                   enum evidence_kind kind, const char *what);
+const char *node_name_of(const struct node *node, const struct id *id,
+                         char text[NAME_BYTES_MAX + 1]);
 const char *node_zone_of(const struct node *node, const struct id *id);
 void node_leave(struct node *node, const char *why);
 void node_stop(struct node *node, int exit_code, const char *why);
@@ -162,20 +179,25 @@ void enter_meet(struct node *node, const struct member *member);
 /* ---- lead.c ---- */
 void lead_tick(struct node *node, int64_t now_ms);
 void lead_report(struct node *node, const void *bytes, size_t len);
-int lead_submit(struct node *node, const struct job *job, const struct id *submitter, struct err *err);
+int lead_submit(struct node *node, const struct job *job, const struct id *submitter,
+                struct err *err);
 int lead_stop_job(struct node *node, struct err *err);
-void lead_done(struct node *node, int member); /* this member finished the run, its checkpoint included */
-void lead_committed(struct node *node); /* a new epoch is in force: what waited for it is done */
+void lead_done(struct node *node,
+               int member); /* this member finished the run, its checkpoint included */
+void lead_committed(
+    struct node *node); /* a new epoch is in force: what waited for it is done */
 void lead_reset(struct node *node);
 
 /* ---- follow.c ---- */
-void follow_freeze(struct node *node, const struct id *from, const void *body, size_t len);
+void follow_freeze(struct node *node, const struct id *from, const void *body,
+                   size_t len);
 void follow_halted(struct node *node, const struct progress *progress);
 void follow_profiled(struct node *node, const struct profile *profile);
 void follow_judge(struct node *node, const struct effect *effect);
 void follow_committed(struct node *node, const struct effect *effect);
 void follow_fresh(struct node *node, int64_t now_ms);
-void follow_awake_reply(struct node *node, const struct id *from, uint64_t nonce, uint64_t epoch);
+void follow_awake_reply(struct node *node, const struct id *from, uint64_t nonce,
+                        uint64_t epoch);
 
 /* ---- worker.c ---- */
 void worker_enter(struct node *node);
@@ -184,14 +206,16 @@ void worker_bulk_events(struct node *node);
 void worker_link_broken(struct node *node, int peer, const char *why);
 void worker_copied(struct node *node, int stage, int64_t step);
 void worker_progress_tick(struct node *node, int64_t now_ms);
-int worker_progress_receive(struct node *node, const struct id *from, const void *body, size_t len,
-                            struct err *err);
+int worker_progress_receive(struct node *node, const struct id *from, const void *body,
+                            size_t len, struct err *err);
 
 /* ---- control.c, status.c ---- */
 int control_open(struct node *node, struct err *err);
 void control_close(struct node *node);
-void control_submitted(struct node *node, const char *error); /* the leader's answer to our submission */
+void control_submitted(struct node *node,
+                       const char *error); /* the leader's answer to our submission */
 void status_write(const struct node *node, struct json_writer *writer);
-void status_put_plan(const struct node *node, const struct view *view, struct json_writer *writer);
+void status_put_plan(const struct node *node, const struct view *view,
+                     struct json_writer *writer);
 
 #endif

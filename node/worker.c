@@ -315,21 +315,14 @@ on_failed(struct node *node, const struct train_report *report)
     events_end(node->events);
     if (strcmp(report->what, "checkpoint") == 0)
         return; /* training goes on; the older checkpoints are untouched */
-    struct buf body = {0};
-    char text[112];
-    snprintf(text, sizeof(text), "%.111s", report->err.msg);
-    writer_array(&body, 3);
-    writer_id(&body, &node->id);
-    writer_uint(&body, 2);
-    writer_text(&body, text);
     const struct id *leader = agree_leader(node->agree);
     if (id_equal(leader, &node->id)) {
         node->lead.done = true;
-        snprintf(node->lead.ended, sizeof(node->lead.ended), "failed: %s", text);
+        snprintf(node->lead.ended, sizeof(node->lead.ended), "failed: %.111s",
+                 report->err.msg);
     } else if (!id_empty(leader)) {
-        node_send(node, leader, FRAME_EVIDENCE, &body);
+        node_evidence(node, leader, &node->id, EVIDENCE_FAILED, report->err.msg);
     }
-    buf_release(&body);
 }
 
 static void
@@ -439,15 +432,8 @@ worker_link_broken(struct node *node, int peer, const char *why)
             node->lead.link_at_ms = clock_ms();
         return;
     }
-    if (id_empty(leader))
-        return;
-    struct buf body = {0};
-    writer_array(&body, 3);
-    writer_id(&body, about);
-    writer_uint(&body, 1);
-    writer_text(&body, why);
-    node_send(node, leader, FRAME_EVIDENCE, &body);
-    buf_release(&body);
+    if (!id_empty(leader))
+        node_evidence(node, leader, about, EVIDENCE_BROKEN, why);
 }
 
 void
