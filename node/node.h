@@ -2,7 +2,8 @@
  * node.h - a running node: the cores (gossip, agree), the sockets (mesh, bulk, join), the
  * engine, and the glue that carries effects out. All of it on the control thread.
  *
- *     node.c     start, stop, the turn: frames and timers in, effects out
+ *     node.c     start, stop, the turn: timers in, effects out
+ *     frames.c   frames in
  *     enter.c    first contact: founding, joining, coming back
  *     lead.c     what a leader does: reasons for a new epoch, freeze, collect reports,
  * propose follow.c   what a member does: halt and report, judge, take in a new epoch
@@ -169,6 +170,9 @@ const char *node_zone_of(const struct node *node, const struct id *id);
 void node_leave(struct node *node, const char *why);
 void node_stop(struct node *node, int exit_code, const char *why);
 void node_set_paused(struct node *node, const char *why); /* empty: goes on */
+
+/* ---- frames.c ---- */
+void frames_receive(void *arg, const struct frame *frame); /* arg: the node */
 
 /* ---- enter.c ---- */
 int enter_start(struct node *node, struct err *err);
