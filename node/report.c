@@ -16,31 +16,34 @@ signed_part(const struct id *swarm, const void *body, size_t len, struct buf *ou
 static void
 write_progress(const struct progress *progress, struct buf *out)
 {
-    writer_array(out, 7);
+    writer_array(out, 8);
     writer_bool(out, progress->reported);
     writer_int(out, progress->applied);
     writer_bool(out, progress->prepared);
+    writer_uint(out, progress->epoch);
     writer_uint(out, progress->norm_bits);
     writer_uint(out, progress->samples_hash);
     writer_bool(out, progress->has_data);
     writer_array(out, (size_t)progress->holdings_count);
     for (int i = 0; i < progress->holdings_count; i++) {
         const struct holding *holding = &progress->holdings[i];
-        writer_array(out, 4);
+        writer_array(out, 5);
         writer_uint(out, holding->source);
         writer_int(out, holding->step);
         writer_int(out, holding->first_layer);
         writer_int(out, holding->layers);
+        writer_uint(out, holding->samples_hash);
     }
 }
 
 static void
 read_progress(struct reader *reader, struct progress *progress)
 {
-    reader_enter(reader, 7, 7);
+    reader_enter(reader, 8, 8);
     progress->reported = reader_bool(reader);
     progress->applied = reader_int(reader, -1, INT64_MAX / 2);
     progress->prepared = reader_bool(reader);
+    progress->epoch = reader_uint(reader, UINT64_MAX);
     progress->norm_bits = reader_uint(reader, UINT64_MAX);
     progress->samples_hash = reader_uint(reader, UINT64_MAX);
     progress->has_data = reader_bool(reader);
@@ -48,11 +51,12 @@ read_progress(struct reader *reader, struct progress *progress)
     progress->holdings_count = (int)count;
     for (size_t i = 0; i < count; i++) {
         struct holding *holding = &progress->holdings[i];
-        reader_enter(reader, 4, 4);
+        reader_enter(reader, 5, 5);
         holding->source = (enum state_source)reader_uint(reader, SOURCE_DISK);
         holding->step = reader_int(reader, 0, INT64_MAX / 2);
         holding->first_layer = (int)reader_int(reader, 0, LAYERS_MAX - 1);
         holding->layers = (int)reader_int(reader, 1, LAYERS_MAX);
+        holding->samples_hash = reader_uint(reader, UINT64_MAX);
         reader_leave(reader);
         if (holding->source == SOURCE_NONE)
             reader_fail(reader, "a holding without a source");
