@@ -17,8 +17,9 @@
 enum {
     CONTROL_MESSAGES = 64,
     EVENTS_MAX = 4096,
-    FRAMES_PER_TURN = 32, /* received per socket before other work gets its turn */
-    CHUNKS_PER_TURN = 16, /* sent */
+    FRAMES_PER_TURN =
+        32, /* received or sent per socket before other work gets its turn */
+    BYTES_PER_TURN = 1 << 20,
     TICK_MS = 20,
     REDIAL_FAST_MS = 20, /* a peer's admission may not know us for a moment */
     REDIAL_SLOW_MS = 100,
@@ -427,11 +428,14 @@ static bool
 serve_router(struct bulk *bulk)
 {
     void *router = listener_socket(bulk->listener);
-    for (int i = 0; i < FRAMES_PER_TURN; i++) {
+    size_t bytes = 0;
+    for (int i = 0; i < FRAMES_PER_TURN && bytes < BYTES_PER_TURN; i++) {
         zmq_msg_t parts[2];
         int count = receive(router, parts);
         if (!count)
             return false;
+        if (count == 2)
+            bytes += zmq_msg_size(&parts[1]);
         if (count == 2)
             arrived(bulk, &parts[0], &parts[1]);
         else
@@ -488,11 +492,13 @@ static bool
 send_chunks(struct bulk *bulk)
 {
     struct flow_out out;
-    for (int i = 0; i < CHUNKS_PER_TURN;) {
+    size_t bytes = 0;
+    for (int i = 0; i < FRAMES_PER_TURN && bytes < BYTES_PER_TURN;) {
         if (!flow_next(bulk->flow, &out))
             return false;
         if (send_out(bulk->conns[out.peer], &out)) {
             flow_sent(bulk->flow, &out, clock_us());
+            bytes += out.header.length;
             i++;
         } else {
             flow_blocked(bulk->flow, out.peer, true);

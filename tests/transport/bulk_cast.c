@@ -48,7 +48,12 @@ cast_revive(struct cast *cast, int self)
     struct err err = {0};
     struct bulk_options options = {.key = cast->keys[self],
                                    .listen = cast->peers[self].base};
-    cast->bulks[self] = bulk_open(&options, &err);
+    /* libzmq gives a closed socket's port back in the background. */
+    for (int tries = 0; tries < 200 && !cast->bulks[self]; tries++) {
+        if (tries)
+            clock_sleep_ms(10);
+        cast->bulks[self] = bulk_open(&options, &err);
+    }
     ck_assert_msg(cast->bulks[self], "%s", err.msg);
 }
 
