@@ -5,11 +5,13 @@
 #include "transport/base/rng.h"
 
 #include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const struct matmul_provider *chosen;
+static _Atomic(const struct matmul_provider *) chosen;
 
 struct check_case {
     bool transpose_a, transpose_b;
@@ -105,29 +107,42 @@ matmul_setup(void)
     static const struct matmul_provider *const order[] = {
         &matmul_onednn, &matmul_openblas, &matmul_builtin};
     const char *wanted = getenv("FLOTILLA_MATMUL");
-    chosen = NULL;
-    for (int pass = wanted ? 0 : 1; pass < 2 && !chosen; pass++)
-        for (int i = 0; i < 3 && !chosen; i++)
+    const struct matmul_provider *found = NULL;
+    for (int pass = wanted ? 0 : 1; pass < 2 && !found; pass++)
+        for (int i = 0; i < 3 && !found; i++)
             if ((pass == 1 ? !order[i]->suits || order[i]->suits()
                            : strcmp(order[i]->name, wanted) == 0) &&
                 matmul_check(order[i]))
-                chosen = order[i];
+                found = order[i];
+    if (!found)
+        found = &matmul_builtin;
+    chosen = found;
+    return found->name;
+}
+
+static void
+setup_unless_done(void)
+{
     if (!chosen)
-        chosen = &matmul_builtin;
-    return chosen->name;
+        matmul_setup();
 }
 
 const char *
 matmul_provider_name(void)
 {
-    return chosen ? chosen->name : NULL;
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, setup_unless_done);
+    const struct matmul_provider *provider = chosen;
+    return provider->name;
 }
 
 void
 matmul(bool transpose_a, bool transpose_b, int m, int n, int k, float alpha,
        const float *a, int lda, const float *b, int ldb, float beta, float *c, int ldc)
 {
-    const struct matmul_provider *provider = chosen ? chosen : &matmul_builtin;
+    const struct matmul_provider *provider =
+        atomic_load_explicit(&chosen, memory_order_relaxed);
+    must(provider);
     if (m <= 0 || n <= 0)
         return;
     bool done = provider->product(transpose_a, transpose_b, m, n, k, alpha, a, lda, b,

@@ -19,8 +19,9 @@ enum { MATMUL_ROWS_MIN = 32 };
  * "openblas", "builtin"). */
 const char *matmul_setup(void);
 
-/* The provider chosen, or NULL before matmul_setup(). FLOTILLA_MATMUL=builtin, openblas
- * or onednn in the environment names the one to try first. */
+/* The provider chosen; chooses first if nobody has, from any thread.
+ * FLOTILLA_MATMUL=builtin, openblas or onednn in the environment names the one to try
+ * first. */
 const char *matmul_provider_name(void);
 
 void matmul(bool transpose_a, bool transpose_b, int m, int n, int k, float alpha,

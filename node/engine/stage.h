@@ -73,7 +73,8 @@ void stage_tied_combine(struct stage *stage, const real *other);
 
 /* Sum of squares of each tensor's combined gradient, in double, in tensor order, for the
  * tensors whose home is a layer of this stage (so that the tied embedding counts once).
- * `sums` has room for stage_norm_count(). */
+ * `sums` has room for stage_norm_count(). After a
+ * backward, stage_gradients() or stage_tied_combine(). */
 int stage_norm_count(const struct stage *stage);
 void stage_norm_sums(const struct stage *stage, double *sums);
 

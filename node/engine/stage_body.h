@@ -91,8 +91,7 @@ struct stage *
 stage_open(const struct model_shape *shape, const struct stage_spec *spec, int threads,
            struct err *err)
 {
-    if (!matmul_provider_name())
-        matmul_setup();
+    matmul_provider_name(); /* is chosen by now */
     struct stage *stage = xcalloc(1, sizeof(*stage));
     stage->shape = *shape;
     stage->spec = *spec;

@@ -288,6 +288,17 @@ START_TEST(arenas_have_the_planned_size)
 }
 END_TEST
 
+START_TEST(a_stage_too_large_for_memory_is_refused)
+{
+    struct stage_spec spec = {0, workload_layers(&shape), 1 << 24, 1 << 12, false};
+    struct err err = {0};
+    ck_assert_ptr_null(stage_open(&shape, &spec, 1, &err));
+    ck_assert_int_eq(err.code, ERR_LIMIT);
+    ck_assert_ptr_nonnull(
+        strstr(err.msg, "for the activations of a stage; lower micro_batch"));
+}
+END_TEST
+
 START_TEST(initial_weights_depend_on_seed_and_place_in_the_model_alone)
 {
     struct run one, many;
@@ -611,6 +622,7 @@ suite_stage(void)
     tcase_add_test(tests, what_a_step_does_not_write_it_does_not_read);
     tcase_add_test(tests, steps_take_no_memory);
     tcase_add_test(tests, arenas_have_the_planned_size);
+    tcase_add_test(tests, a_stage_too_large_for_memory_is_refused);
     tcase_add_test(tests, initial_weights_depend_on_seed_and_place_in_the_model_alone);
     tcase_add_test(tests, updates_agree_with_adamw_in_double);
     tcase_add_test(tests, a_token_outside_the_vocabulary_is_refused);
