@@ -28,6 +28,12 @@ struct cutter {
     bool tight; /* memory has shaped it */
 };
 
+static size_t
+row_entries(const struct cutter *cutter)
+{
+    return RUN_ENDS * ((size_t)cutter->blocks + 1);
+}
+
 struct cutter *
 cutter_new(const struct plan_request *request)
 {
@@ -35,8 +41,7 @@ cutter_new(const struct plan_request *request)
     cutter->request = request;
     cutter->layers = workload_layers(&request->shape);
     cutter->blocks = request->shape.blocks;
-    cutter->gradients =
-        xcalloc((size_t)(RUN_ENDS * (cutter->blocks + 1)), sizeof(*cutter->gradients));
+    cutter->gradients = xcalloc(row_entries(cutter), sizeof(*cutter->gradients));
     return cutter;
 }
 
@@ -106,7 +111,7 @@ cutter_run_bytes(struct cutter *cutter, int first_layer, int layers, int in_flig
     must(in_flight >= 1 && in_flight <= STAGES_MAX);
     int64_t **row = &cutter->book->rows[in_flight - 1];
     if (!*row)
-        *row = xcalloc((size_t)(RUN_ENDS * (cutter->blocks + 1)), sizeof(**row));
+        *row = xcalloc(row_entries(cutter), sizeof(**row));
     int64_t *bytes = &(*row)[run_entry(cutter, first_layer, layers)];
     if (*bytes == 0) {
         struct stage_bytes sizes;
@@ -273,7 +278,7 @@ cut_assign(struct cutter *cutter, int stages_count, const int *group,
     must(stages_count >= 1 && stages_count <= CUT_ASSIGN_MAX);
     struct reach best[1 << CUT_ASSIGN_MAX];
     int sets = 1 << stages_count;
-    for (int set = 0; set < sets; set++)
+    for (int set = 0; set < 1 << CUT_ASSIGN_MAX; set++)
         best[set] = (struct reach){set == 0 ? 0 : -1, -1};
     for (int set = 0; set < sets; set++) {
         int stage = __builtin_popcount((unsigned)set);
@@ -295,8 +300,10 @@ cut_assign(struct cutter *cutter, int stages_count, const int *group,
     if (best[set].layers != cutter->layers)
         return false;
     for (int stage = stages_count - 1; stage >= 0; stage--) {
-        block_of_stage[stage] = best[set].block;
-        set &= ~(1 << best[set].block);
+        int block = best[set].block;
+        must(block >= 0);
+        block_of_stage[stage] = block;
+        set &= ~(1 << block);
     }
     return true;
 }

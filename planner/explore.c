@@ -118,8 +118,8 @@ worth_placing(const struct explorer *explorer, int micro_batch, int stages, int 
     if (!explorer->found)
         return true;
     int64_t best_ns = placer_best_ns(explorer->placer);
-    double power_ns =
-        (double)total * (double)best_ns / explorer->power[stages * pipelines];
+    double power_ns = (double)total * (double)best_ns /
+                      explorer->power[(size_t)stages * (size_t)pipelines];
     if (power_ns * 0.999999 > (double)explorer->best.predicted_step_ns)
         return false;
     int longest = (total + pipelines - 1) / pipelines;

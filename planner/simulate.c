@@ -203,6 +203,15 @@ reduce_stage(struct replay *replay, int stage, int64_t now_ns)
     replay->reduce_ns = later(replay->reduce_ns, end_ns - now_ns);
 }
 
+/* When the input of a worker's op arrives. */
+static int64_t *
+arrival(struct replay *replay, int number, struct schedule_op op)
+{
+    int64_t *at = op.kind == SCHEDULE_FORWARD ? replay->forward_at : replay->backward_at;
+    size_t stages = (size_t)replay->stages;
+    return &at[(size_t)number * stages + (size_t)op.micro_batch % stages];
+}
+
 /* Start the worker's next op if its input is there or on its way. */
 static void
 worker_start(struct replay *replay, int number, int64_t now_ns)
@@ -218,8 +227,7 @@ worker_start(struct replay *replay, int number, int64_t now_ns)
     }
     bool forward = op.kind == SCHEDULE_FORWARD;
     if (forward ? stage > 0 : stage < replay->stages - 1) {
-        int64_t *arrives = (forward ? replay->forward_at : replay->backward_at) +
-                           number * replay->stages + op.micro_batch % replay->stages;
+        int64_t *arrives = arrival(replay, number, op);
         if (*arrives < 0) {
             worker->waiting = true;
             return;
@@ -249,8 +257,7 @@ worker_finish(struct replay *replay, int number, int64_t now_ns)
     if (to < 0 || to >= replay->stages)
         return;
     int peer = number + (to - stage);
-    int64_t *arrives = (forward ? replay->forward_at : replay->backward_at) +
-                       peer * replay->stages + op.micro_batch % replay->stages;
+    int64_t *arrives = arrival(replay, peer, op);
     must(*arrives < 0);
     *arrives = link_send(replay, replay->plan->stages[stage].nodes[pipeline],
                          replay->plan->stages[to].nodes[pipeline], replay->boundary_bytes,
@@ -312,8 +319,9 @@ replay_prepare(struct replay *replay, struct prediction *out, struct err *err)
         replay->forward_at[i] = -1;
         replay->backward_at[i] = -1;
     }
-    replay->free_at = xcalloc((size_t)(zones * zones + replay->cluster->nodes_count),
-                              sizeof(*replay->free_at));
+    replay->free_at =
+        xcalloc((size_t)zones * (size_t)zones + (size_t)replay->cluster->nodes_count,
+                sizeof(*replay->free_at));
     replay->boundary_bytes =
         workload_boundary_bytes(&replay->request->shape, plan->micro_batch);
 
@@ -452,7 +460,7 @@ bound_links(const struct plan *plan, const struct plan_request *request,
     int64_t boundary = workload_boundary_bytes(&request->shape, plan->micro_batch);
     int zones = cluster->zones_count;
     int64_t sends[ZONES_MAX * ZONES_MAX];
-    memset(sends, 0, (size_t)(zones * zones) * sizeof(sends[0]));
+    memset(sends, 0, (size_t)zones * (size_t)zones * sizeof(sends[0]));
     for (int s = 0; s + 1 < plan->stages_count; s++) {
         for (int j = 0; j < plan->pipelines_count; j++) {
             int from = cluster->nodes[plan->stages[s].nodes[j]].zone;

@@ -103,10 +103,11 @@ START_TEST(list_ends_with_reduce_and_update)
             struct schedule_op ops[OPS];
             schedule_fill(stages, stages / 2, m, ops);
             ck_assert_int_eq(schedule_length(m), 2 * m + 2);
-            ck_assert_int_eq(ops[2 * m].kind, SCHEDULE_REDUCE);
-            ck_assert_int_eq(ops[2 * m + 1].kind, SCHEDULE_UPDATE);
-            ck_assert_int_eq(ops[2 * m].micro_batch, -1);
-            ck_assert_int_eq(ops[2 * m + 1].micro_batch, -1);
+            int last = 2 * m + 1;
+            ck_assert_int_eq(ops[last - 1].kind, SCHEDULE_REDUCE);
+            ck_assert_int_eq(ops[last].kind, SCHEDULE_UPDATE);
+            ck_assert_int_eq(ops[last - 1].micro_batch, -1);
+            ck_assert_int_eq(ops[last].micro_batch, -1);
         }
     }
 }

@@ -263,7 +263,7 @@ START_TEST(zones_join_when_their_link_is_wide)
     for (int link = 0; link < 4; link++)
         cluster.links[link] = (struct cluster_link){INT64_C(10000000000), 20};
     must_find(&request, &cluster, &answer);
-    ck_assert_int_eq(answer.plan.stages_count * answer.plan.pipelines_count, 4);
+    ck_assert(answer.plan.stages_count * answer.plan.pipelines_count == 4);
     cluster_release(&cluster);
 }
 END_TEST
@@ -566,7 +566,7 @@ START_TEST(large_clusters_are_planned_in_counted_work)
     for (int n = 0; n < cluster.nodes_count; n++)
         world_speed(&cluster, n, 50 + (int)rng_below(&rng, 200));
     must_find(&request, &cluster, &answer);
-    ck_assert_int_gt(answer.plan.stages_count * answer.plan.pipelines_count, 8);
+    ck_assert(answer.plan.stages_count * answer.plan.pipelines_count > 8);
     cluster_release(&cluster);
 }
 END_TEST

@@ -91,7 +91,7 @@ START_TEST(replicas_share_the_work_and_pay_for_the_ring)
     struct stage_bytes bytes;
     plan_stage_bytes(&plan, &request, 0, &bytes);
     /* Six rounds of a quarter of the gradient at 1 GB/s, 0.1 ms each. */
-    int64_t ring_ns = 6 * ((bytes.gradients + 3) / 4) + 6 * 100000;
+    int64_t ring_ns = 6 * ((bytes.gradients + 3) / 4) + INT64_C(600000);
     ck_assert_int_eq(prediction.reduce_ns, ring_ns);
     ck_assert_int_eq(prediction.step_ns,
                      (int64_t)8 * MODEL_NS + ring_ns + 200000 + UPDATE_NS);
@@ -110,7 +110,7 @@ START_TEST(ring_runs_at_the_pace_of_its_slowest_link)
     struct prediction prediction = predict(&plan, &request, &cluster);
     struct stage_bytes bytes;
     plan_stage_bytes(&plan, &request, 0, &bytes);
-    int64_t ring_ns = 6 * ((bytes.gradients + 3) / 4) * 80 + 6 * 20000000;
+    int64_t ring_ns = 6 * ((bytes.gradients + 3) / 4) * 80 + INT64_C(120000000);
     ck_assert_int_eq(prediction.reduce_ns, ring_ns);
 
     /* Nodes in an order that crosses twice as often queue twice on each direction. */
@@ -118,7 +118,7 @@ START_TEST(ring_runs_at_the_pace_of_its_slowest_link)
     plan.stages[0].nodes[2] = 1;
     struct prediction crossed = predict(&plan, &request, &cluster);
     ck_assert_int_eq(crossed.reduce_ns,
-                     2 * 6 * ((bytes.gradients + 3) / 4) * 80 + 6 * 20000000);
+                     INT64_C(12) * ((bytes.gradients + 3) / 4) * 80 + INT64_C(120000000));
     cluster_release(&cluster);
 }
 END_TEST
@@ -136,7 +136,7 @@ START_TEST(pipeline_of_one_micro_batch_is_a_chain)
     int64_t send_ns = 64 * 64 * 4 * 80 + 20000000;
     int64_t tied_ns = 256 * 64 * 4 * 80 + 20000000;
     ck_assert_int_eq(prediction.step_ns,
-                     MODEL_NS + 2 * send_ns + tied_ns + 40000000 + 3 * 100000);
+                     MODEL_NS + 2 * send_ns + tied_ns + 40000000 + INT64_C(300000));
     cluster_release(&cluster);
 }
 END_TEST
@@ -155,7 +155,7 @@ START_TEST(pipeline_hides_all_but_filling_and_draining)
      * turn. */
     int64_t first_ns = 2 * 3000000 + 300000;
     int64_t second_ns = 2 * 3000000 + 1500000;
-    int64_t least_ns = first_ns + 32 * second_ns + 3 * 100000;
+    int64_t least_ns = first_ns + 32 * second_ns + INT64_C(300000);
     ck_assert_int_ge(prediction.step_ns, least_ns);
     ck_assert_int_le(prediction.step_ns, least_ns + 1000);
     ck_assert_int_eq(prediction.bound_stage, 1);
@@ -185,7 +185,7 @@ START_TEST(pipelines_contend_for_the_link_between_zones)
     plan.stages[1].nodes[1] = 3;
     request.sequences = 32;
     struct prediction shared = predict(&plan, &request, &cluster);
-    int64_t activation_ns = 64 * 64 * 4 * INT64_C(10000);
+    int64_t activation_ns = INT64_C(64) * 64 * 4 * 10000;
     ck_assert_int_ge(alone.step_ns, 16 * activation_ns);
     ck_assert_int_ge(shared.step_ns, 32 * activation_ns);
     ck_assert_int_ge(shared.step_ns - alone.step_ns, 15 * activation_ns);

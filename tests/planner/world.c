@@ -70,7 +70,7 @@ world_request(struct plan_request *request, int blocks)
 static int
 pick(struct rng *rng, int low, int high)
 {
-    return low + (int)rng_below(rng, (uint64_t)(high - low + 1));
+    return low + (int)rng_below(rng, (uint64_t)(high - low) + 1);
 }
 
 void
