@@ -34,6 +34,10 @@ BLAS_LIBS := $(shell pkg-config --libs openblas 2>/dev/null || echo -lopenblas) 
 CHECK_LIBS := $(shell pkg-config --libs check)
 endif
 
+ifdef CUDA
+$(error CUDA=1 is reserved for the GPU engine, which this version has not; build without it for the CPU)
+endif
+
 WARNINGS  = -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes \
             -Wmissing-prototypes -Wvla -Wformat=2 -Wundef -Wpointer-arith
 override CFLAGS += -std=c17 -D_GNU_SOURCE -I. -MMD -MP -pthread -ffp-contract=off \

@@ -126,7 +126,7 @@ struct node {
     bool member;          /* we are one, with this boot */
     bool was_member;      /* of an earlier epoch, in this process */
     bool engine_in;       /* the engine was given this epoch */
-    uint64_t compute_epoch;
+    int64_t entered_epoch_ms;
 
     struct freeze freeze;
     struct lead lead;

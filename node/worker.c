@@ -19,6 +19,7 @@ enum {
     PROGRESS_EVERY_MS = 250,
     SPEED_EVERY_MS = 2000,
     STALL_EVIDENCE_MS = 8000,
+    STALE_SETTLE_MS = 300,
     FIELDS_MAX = 8
 };
 
@@ -78,6 +79,7 @@ void
 worker_enter(struct node *node)
 {
     const struct view *view = node->view;
+    node->entered_epoch_ms = clock_ms();
     enter_bulk(node);
     memset(node->run.copied, 0, sizeof(node->run.copied));
     node->run.compute_us = node->run.predicted_us = 0;
@@ -453,6 +455,9 @@ worker_bulk_events(struct node *node)
                 worker_link_broken(node, event.peer, "data connection lost");
             break;
         case BULK_STALE: {
+            /* For a moment after a change this is only the slower ones' last words. */
+            if (now - node->entered_epoch_ms < STALE_SETTLE_MS)
+                break;
             struct buf body = {0};
             agree_export(node->agree, &body);
             node_send(node, &event.id, FRAME_COMMIT, &body);
