@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SILENCE_MS = 2000, BEAT_MS = 400, SILENCE_ROUND_TRIPS = 10 };
+enum { SILENCE_MS = 2000, BEAT_MS = 400, SILENCE_ROUND_TRIPS = 10, BEHIND_MS = 5000 };
 
 const char *
 agree_role_name(enum agree_role role)
@@ -347,6 +347,12 @@ bool
 agree_quorum(const struct agree *agree)
 {
     return agree->quorum;
+}
+
+bool
+agree_behind(const struct agree *agree, int64_t now_ms)
+{
+    return agree->behind_since_ms > 0 && now_ms - agree->behind_since_ms > BEHIND_MS;
 }
 
 bool

@@ -99,6 +99,10 @@ bool agree_idle(const struct agree *agree);   /* we lead and nothing is pending 
 int64_t agree_heard_ms(const struct agree *agree,
                        const struct id *voter); /* leader: last answer of this voter */
 
+/* For seconds nobody had the links from our decree to a newer one that there is: import
+ * it from a seed. */
+bool agree_behind(const struct agree *agree, int64_t now_ms);
+
 /* Verify a certified decree against the decree before it; used by tests and tools. */
 int agree_verify(const struct decree *previous, const void *certified, size_t len,
                  struct err *err);

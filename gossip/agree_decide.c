@@ -119,6 +119,7 @@ decide_store(struct agree *agree, struct decree *decree, const struct id *hash,
     decide_drop(agree);
     memset(&agree->verdict, 0, sizeof(agree->verdict));
     agree->refused.at_ms = agree_never;
+    agree->behind_since_ms = 0;
     amnesia_update(agree);
     agree_persist(agree, effects);
     struct buf bytes = {0};
@@ -178,10 +179,11 @@ commit_receive(struct agree *agree, int64_t now_ms, const struct frame *frame,
         walk_take(&walk, agree, effects);
         decide_settle(agree, now_ms, effects);
     } else if (result != 0 && err->code == ERR_PEER && !message.all) {
-        /* Only the newest was sent, to somebody who lacks more: not the sender's fault.
-         */
+        /* Only the newest was sent, to one that lacks more: not the sender's fault. */
         decide_fetch(agree, now_ms, &frame->from, effects);
         result = 0;
+    } else if (result != 0 && err->code == ERR_PEER && agree->behind_since_ms == 0) {
+        agree->behind_since_ms = now_ms; /* others may have more */
     }
     walk_release(&walk);
     return result;
@@ -601,7 +603,7 @@ decide_tick(struct agree *agree, int64_t now_ms, struct effects *effects)
     if (agree->role != AGREE_LEADER) {
         bool led = !id_empty(&agree->leader) &&
                    now_ms - agree->leader_heard_ms < agree_silence(agree);
-        if (!led && now_ms >= agree->poll_at_ms)
+        if ((!led || agree->behind_since_ms > 0) && now_ms >= agree->poll_at_ms)
             poll(agree, now_ms, effects);
     } else if (agree->renew_at_ms > 0 && now_ms >= agree->renew_at_ms) {
         elect_begin(agree, now_ms, effects);

@@ -141,6 +141,7 @@ struct agree {
     } verdict;
     int64_t beat_at_ms;
     int64_t poll_at_ms;
+    int64_t behind_since_ms; /* somebody has decrees that we cannot follow to; 0: nobody */
     uint64_t poll_next;
     struct {
         struct id peer;
