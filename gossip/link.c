@@ -132,7 +132,7 @@ confidence_at(const struct link *link, int64_t now_ms)
     if (age / HALF_LIFE_MS >= 16)
         return 0;
     int64_t left =
-        logarithm_power(16 * LOGARITHM_ONE - age * LOGARITHM_ONE / HALF_LIFE_MS);
+        logarithm_power(16LL * LOGARITHM_ONE - age * LOGARITHM_ONE / HALF_LIFE_MS);
     return (int32_t)(link->confidence * left >> 16);
 }
 
@@ -174,7 +174,7 @@ links_sample(struct links *links, int64_t now_ms, const struct id *peer, int64_t
     else
         link->run = link->run < 0 ? link->run - 1 : -1;
     bool shift = link->run >= 2 || link->run <= -2;
-    link->rate += (int32_t)(distance * (shift ? 600 : 300) * weight / (1000 * 1000));
+    link->rate += (int32_t)(distance * (shift ? 600 : 300) * weight / 1000000);
     int32_t confidence = confidence_at(link, now_ms);
     link->confidence = far ? confidence / 2 + weight / 50
                            : confidence + (95 - confidence) * weight / 2000;
@@ -187,7 +187,7 @@ turn_window(struct link *link, int64_t now_ms)
     int64_t age = now_ms - link->window_ms;
     if (age < ROUND_TRIP_MS)
         return;
-    link->smallest_us[1] = age < 2 * ROUND_TRIP_MS ? link->smallest_us[0] : 0;
+    link->smallest_us[1] = age < 2LL * ROUND_TRIP_MS ? link->smallest_us[0] : 0;
     link->smallest_us[0] = 0;
     link->window_ms = now_ms;
 }

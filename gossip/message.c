@@ -10,12 +10,14 @@
 
 enum { COVERED_BYTES = 4 + 2 * ID_BYTES + 8 + 1 };
 
+static const uint8_t purpose[4] = {'a', 'c', 'c', '1'};
+
 /* What an accuser signs: purpose, swarm, target, incarnation, kind. */
 static void
 covered(uint8_t out[COVERED_BYTES], const struct id *swarm, const struct id *target,
         uint64_t incarnation, enum accusation_kind kind)
 {
-    memcpy(out, "acc1", 4);
+    memcpy(out, purpose, sizeof(purpose));
     memcpy(out + 4, swarm->bytes, ID_BYTES);
     memcpy(out + 4 + ID_BYTES, target->bytes, ID_BYTES);
     for (int i = 0; i < 8; i++)

@@ -155,8 +155,8 @@ halves(const void *bytes, size_t len, const uint8_t **body, size_t *body_len,
 int
 record_peek(const void *bytes, size_t len, struct record *out, struct err *err)
 {
-    const uint8_t *body;
-    size_t body_len;
+    const uint8_t *body = NULL;
+    size_t body_len = 0;
     uint8_t signature[KEY_SIGNATURE_BYTES];
     struct record record = {0};
     if (halves(bytes, len, &body, &body_len, signature, err) ||
@@ -171,8 +171,8 @@ record_verify(const struct record *record, const void *bytes, size_t len,
               const struct id *swarm, const struct id *admit_id, struct err *err)
 {
     char name[ID_SHORT_SIZE];
-    const uint8_t *body;
-    size_t body_len;
+    const uint8_t *body = NULL;
+    size_t body_len = 0;
     uint8_t signature[KEY_SIGNATURE_BYTES];
     if (halves(bytes, len, &body, &body_len, signature, err))
         return -1;

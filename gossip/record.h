@@ -18,8 +18,8 @@ int64_t rate_decode(uint16_t code);
 
 struct record_link {
     struct id peer;         /* from us to it */
-    uint16_t rate;          /* rate_encode() */
     uint32_t round_trip_us; /* smallest seen lately; 0: unknown */
+    uint16_t rate;          /* rate_encode() */
     uint8_t confidence;     /* 0..100 */
 };
 

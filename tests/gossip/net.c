@@ -55,6 +55,7 @@ take(struct net *net)
 {
     struct net_event first = net->events[0];
     net->events[0] = net->events[--net->events_count];
+    net->events[net->events_count].bytes = NULL;
     for (size_t at = 0;;) {
         size_t least = at;
         for (size_t child = 2 * at + 1; child <= 2 * at + 2; child++)

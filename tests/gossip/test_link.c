@@ -7,7 +7,7 @@
 
 Suite *suite_link(void);
 
-enum { MINUTE_MS = 60 * 1000 };
+#define MINUTE_MS INT64_C(60000)
 
 static struct id peer = {{5}};
 
@@ -45,7 +45,7 @@ START_TEST(noisy_samples_converge_to_the_rate)
     struct links *links = links_new();
     for (int i = 0; i < 60; i++) {
         double rate = 12.5e6 * (0.85 + 0.3 * rng_unit(&rng));
-        links_sample(links, 1000 * i, &peer, 1 << 20, (int64_t)((1 << 20) * 1e6 / rate),
+        links_sample(links, 1000L * i, &peer, 1 << 20, (int64_t)((1 << 20) * 1e6 / rate),
                      false);
     }
     ck_assert_double_gt(rate_of(links, 60000), 12.5e6 * 0.87);
@@ -111,7 +111,7 @@ START_TEST(confidence_halves_every_half_hour)
     uint8_t later = only(links, 1000 + 30 * MINUTE_MS).confidence;
     ck_assert_int_le(abs(now / 2 - later), 1);
     ck_assert_int_le(abs(now / 4 - only(links, 1000 + 60 * MINUTE_MS).confidence), 1);
-    ck_assert_uint_eq(only(links, 1000 + 100000LL * MINUTE_MS).confidence, 0);
+    ck_assert_uint_eq(only(links, 1000 + 100000 * MINUTE_MS).confidence, 0);
     links_free(links);
 }
 END_TEST
@@ -160,7 +160,7 @@ START_TEST(the_freshest_links_are_told_in_ascending_order)
     struct record_link out[RECORD_LINKS_MAX];
     for (int i = 0; i < 200; i++) {
         struct id id = {{(uint8_t)(i * 37), (uint8_t)i}};
-        links_sample(links, 1000 + i, &id, 1000000, 1000 * (i + 1), false);
+        links_sample(links, 1000 + i, &id, 1000000, 1000L * (i + 1), false);
     }
     ck_assert_uint_eq(links_fill(links, 2000, out), RECORD_LINKS_MAX);
     for (int i = 0; i < RECORD_LINKS_MAX; i++) {
