@@ -125,7 +125,6 @@ struct node {
     struct decree decree; /* the same epoch's */
     bool member;          /* we are one, with this boot */
     bool was_member;      /* of an earlier epoch, in this process */
-    bool engine_in;       /* the engine was given this epoch */
     int64_t entered_epoch_ms;
 
     struct freeze freeze;
