@@ -120,10 +120,10 @@ member_changed(struct node *node, const struct effect *effect)
     if (!member || id_equal(&effect->peer, &node->id))
         return;
     if (effect->before != effect->after) {
-        log_info("gossip", "member name=%s zone=%s state=%s before=%s",
+        log_info("gossip", "member name=%s zone=%s state=%s before=%s reason=\"%s\"",
                  member->record.name, member->record.zone,
                  member_state_name(member->state),
-                 member_state_name((enum member_state)effect->before));
+                 member_state_name((enum member_state)effect->before), effect->text);
         char text[ID_SHORT_SIZE];
         struct json_writer *writer = events_begin(node->events, "member");
         json_put_text(writer, "id", id_short(&effect->peer, text));
@@ -132,6 +132,7 @@ member_changed(struct node *node, const struct effect *effect)
         json_put_text(writer, "state", member_state_name(member->state));
         json_put_text(writer, "before",
                       member_state_name((enum member_state)effect->before));
+        json_put_text(writer, "reason", effect->text);
         events_end(node->events);
     }
     enter_meet(node, member);

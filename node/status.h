@@ -7,7 +7,7 @@
  *
  *   start     id, name, zone, address, incarnation, founded (bool)
  *   joined    swarm, seed                      admitted by a seed
- *   member    id, name, zone, state, before    gossip changed its mind about a member
+ *   member    id, name, zone, state, before, reason   gossip changed its mind about a member
  *   leader    term, id, name
  *   epoch     epoch, term, leader, leader_name, cause, hash, base_step, job, members[] {id, name}, voters[] names,
  *             plan {micro_batch, pipelines, stages[] {first_layer, layers, replicas[] {node, zone, device, tp, micro_batches}}},
