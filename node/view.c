@@ -375,7 +375,8 @@ read_view(const void *bytes, size_t len, const struct id *swarm,
         return -1;
     size_t job_len;
     reader_enter(reader, 9, 9);
-    reader_uint(reader, VIEW_VERSION);
+    if (reader_uint(reader, VIEW_VERSION) != VIEW_VERSION)
+        reader_fail(reader, "a view of another version");
     view->state = (enum job_state)reader_uint(reader, JOB_STOPPING);
     const uint8_t *job = reader_bytes(reader, JOB_BYTES_MAX, &job_len);
     reader_id(reader, &view->submitter);

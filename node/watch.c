@@ -96,6 +96,7 @@ watch_up(struct watch *watch, int64_t now_ms, const struct id *member)
     entry->up = true;
     entry->refused_count = 0;
     entry->refused_since_ms = 0;
+    entry->told_ms = 0;
     entry->heard_ms = now_ms;
 }
 
