@@ -7,13 +7,17 @@ Suite *suite_stage(void);
 Suite *suite_data(void);
 Suite *suite_recover(void);
 Suite *suite_train(void);
+Suite *suite_report(void);
+Suite *suite_view(void);
+Suite *suite_watch(void);
 
 int
 main(void)
 {
     static Suite *(*const suites[])(void) = {
         suite_gradients, suite_fixture, suite_matmul, suite_stage,
-        suite_data,      suite_recover, suite_train,  NULL,
+        suite_data,      suite_recover, suite_train,  suite_report,
+        suite_view,      suite_watch,   NULL,
     };
     return suite_run(suites);
 }
