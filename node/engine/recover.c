@@ -88,20 +88,31 @@ node_copies(const struct trial *trial, int node, int layer)
     return false;
 }
 
-/* Is every layer of the step held by somebody, from sources up to `worst`? */
+/* How many members have a copy of the layer that the fewest have. */
+static int
+copies_least(const struct trial *trial)
+{
+    int least = trial->nodes;
+    for (int l = 0; l < trial->layers; l++) {
+        int holders = 0;
+        for (int n = 0; n < trial->nodes; n++)
+            holders += node_copies(trial, n, l);
+        if (holders < least)
+            least = holders;
+    }
+    return least;
+}
+
+/* Is every layer of the step held by somebody? */
 static bool
-covered(const struct trial *trial, bool copies_only)
+covered(const struct trial *trial)
 {
     bool held[LAYERS_MAX] = {false};
     for (int n = 0; n < trial->nodes; n++) {
         const struct progress *progress = &trial->progress[n];
-        if (!usable(progress))
-            continue;
-        for (int i = 0; i < progress->holdings_count; i++) {
+        for (int i = 0; usable(progress) && i < progress->holdings_count; i++) {
             const struct holding *holding = &progress->holdings[i];
-            if (copies_only
-                    ? holding->source != SOURCE_COPY || holding->step != trial->step
-                    : !holding_fits(trial, progress, holding))
+            if (!holding_fits(trial, progress, holding))
                 continue;
             for (int l = 0; l < holding->layers; l++)
                 if (holding->first_layer + l < trial->layers)
@@ -150,39 +161,28 @@ find_base(struct trial *trial, struct recovery *out)
     int64_t *steps = NULL;
     int count = candidate_steps(trial->progress, trial->nodes, &steps);
     bool found = false;
+    int copies = 0; /* of the copied step */
     out->base_step = 0;
     out->copied_step = -1;
-    for (int i = 0; i < count && (!found || out->copied_step < 0); i++) {
+    for (int i = 0; i < count && (!found || copies < 2); i++) {
         trial->step = steps[i];
         trial->witness = find_witness(trial->progress, trial->nodes, steps[i]);
-        if (!found && covered(trial, false)) {
+        if (!found && covered(trial)) {
             found = true;
             out->base_step = steps[i];
         }
-        if (out->copied_step < 0 && covered(trial, true))
+        /* A step that two have is worth more than a newer one that went no further than
+         * its source. */
+        int least = copies_least(trial);
+        if (least > copies && (copies == 0 || least >= 2)) {
+            copies = least;
             out->copied_step = steps[i];
+        }
     }
     free(steps);
+    out->copy_soon = copies < 2 && out->base_step > 0;
     trial->step = out->base_step;
     trial->witness = find_witness(trial->progress, trial->nodes, trial->step);
-}
-
-/* Is there a layer of which only one member has the newest complete copy? */
-static bool
-copies_thin(struct trial trial, const struct recovery *recovery)
-{
-    int holders[LAYERS_MAX] = {0};
-    if (recovery->copied_step < 0)
-        return recovery->base_step > 0;
-    trial.step = recovery->copied_step;
-    trial.witness = -1;
-    for (int n = 0; n < trial.nodes; n++)
-        for (int l = 0; l < trial.layers; l++)
-            holders[l] += node_copies(&trial, n, l);
-    for (int l = 0; l < trial.layers; l++)
-        if (holders[l] < 2)
-            return true;
-    return false;
 }
 
 /* Norm and hash of the base step, from those who know them. */
@@ -307,7 +307,6 @@ recover(const struct plan *plan, const struct plan_request *request,
     must(trial.nodes > 0 && trial.nodes <= MEMBERS_MAX && trial.layers <= LAYERS_MAX);
     find_base(&trial, out);
     find_values(&trial, out);
-    out->copy_soon = copies_thin(trial, out);
 
     struct giver giver = {.cluster = cluster};
     giver.given = xcalloc((size_t)trial.nodes, sizeof(*giver.given));

@@ -61,8 +61,8 @@ struct recovery {
     uint64_t norm_bits;
     uint64_t samples_hash;
     int64_t steps_lost;  /* applied by somebody who reported, and given up */
-    int64_t copied_step; /* newest step of which every layer is in a member's memory as a
-                            copy, -1: none */
+    int64_t copied_step; /* newest step of which two members have a copy of every layer,
+                            else one; -1: none */
     bool copy_soon; /* one more loss might cost more than the steps since then: copy at
                        base_step + 1, not only when it is due */
     int transfers_count;

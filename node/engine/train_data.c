@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* Above every tag of a layer. */
@@ -24,12 +25,21 @@ data_path(const struct train *train, const struct id *data, const char *suffix,
 }
 
 bool
-data_present(const struct train *train, const struct id *data)
+data_present(struct train *train, const struct id *data)
 {
     char path[PATH_BYTES_MAX];
+    struct stat about;
     data_path(train, data, "", path);
-    if (id_empty(data) || !file_exists(path))
+    if (id_empty(data) || stat(path, &about))
         return false;
+    /* What was refused is not read again before it has changed. */
+    if (id_equal(&train->refused, data) && train->refused_size == about.st_size &&
+        train->refused_at.tv_sec == about.st_mtim.tv_sec &&
+        train->refused_at.tv_nsec == about.st_mtim.tv_nsec)
+        return false;
+    train->refused = *data;
+    train->refused_size = about.st_size;
+    train->refused_at = about.st_mtim;
     struct id hash;
     int64_t bytes;
     struct err err;
@@ -42,6 +52,7 @@ data_present(const struct train *train, const struct id *data)
                  path);
         return false;
     }
+    memset(&train->refused, 0, sizeof(train->refused));
     return true;
 }
 

@@ -26,6 +26,7 @@
 #include "transport/group_ring.h"
 
 #include <pthread.h>
+#include <time.h>
 
 /* ---- state in memory ---- */
 
@@ -195,6 +196,9 @@ struct train {
     struct model_shape disk_shape;
     char disk_path[PATH_BYTES_MAX];
     bool has_data;
+    struct id refused; /* data set whose file is another, as it was then */
+    int64_t refused_size;
+    struct timespec refused_at;
     struct data *data;
     struct id data_open; /* which one that is */
     int data_context;
@@ -289,7 +293,7 @@ int64_t layer_floats(const struct model_shape *shape, int layer);
 /* ---- train_data.c ---- */
 
 /* Is the data set here, with the content that its name says? */
-bool data_present(const struct train *train, const struct id *data);
+bool data_present(struct train *train, const struct id *data);
 /* Fetching and giving, in three parts: post the receive, start the sends, take what came.
  */
 int data_post(struct train *train, struct handover *handover, struct err *err);

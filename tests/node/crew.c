@@ -1,4 +1,5 @@
 #include "tests/node/crew.h"
+#include "node/engine/matmul.h"
 #include "tests/suite.h"
 #include "transport/base/alloc.h"
 #include "transport/base/clock.h"
@@ -110,6 +111,8 @@ crew_open(struct crew *crew, int count)
     struct err err = {0};
     ck_assert_int_eq(key_setup(&err), 0);
     ck_assert_int_eq(loop_setup(2, &err), 0);
+    if (!matmul_provider_name()) /* before there are threads that multiply */
+        matmul_setup();
     crew->loop = loop_new();
     crew->admit = admit_open(crew->loop, &err);
     ck_assert_msg(crew->admit, "%s", err.msg);
@@ -138,7 +141,7 @@ crew_open(struct crew *crew, int count)
     crew->job = (struct train_job){.name = "crew",
                                    .steps = 10,
                                    .seed = 3,
-                                   .learning_rate = 3e-3,
+                                   .learning_rate = 1e-3,
                                    .beta1 = 0.9,
                                    .beta2 = 0.95,
                                    .epsilon = 1e-8,
@@ -503,12 +506,21 @@ crew_until_step(struct crew *crew, int64_t step)
 }
 
 static bool
+gatherer(const struct crew *crew, int node)
+{
+    for (int i = 0; crew->nodes[node].train && i < crew->duties.gatherers_count; i++)
+        if (crew->duties.gatherers[i] == member_number(crew, node))
+            return true;
+    return false;
+}
+
+static bool
 all_done(struct crew *crew, void *arg)
 {
     (void)arg;
     no_failures(crew);
     for (int i = 0; i < crew->count; i++)
-        if (worker(crew, i) && !crew->nodes[i].done)
+        if ((worker(crew, i) || gatherer(crew, i)) && !crew->nodes[i].done)
             return false;
     return true;
 }

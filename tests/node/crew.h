@@ -10,7 +10,7 @@
 #include "transport/key.h"
 #include "transport/loop.h"
 
-enum { CREW_MAX = 6, CREW_STEPS_MAX = 256 };
+enum { CREW_MAX = 6, CREW_STEPS_MAX = 512 };
 
 struct crew_node {
     struct key *key;

@@ -186,6 +186,26 @@ START_TEST(a_lost_stage_falls_back_to_the_copies_of_one_step)
 }
 END_TEST
 
+START_TEST(a_copy_that_two_have_is_worth_more_than_a_newer_one_of_one)
+{
+    struct scene scene;
+    scene_open(&scene, 3, 2, 1, 1);
+    hold(&scene, 0, SOURCE_LIVE, 25, 0, 6);
+    hold(&scene, 0, SOURCE_COPY, 24, 0, 6); /* on its way when all was halted */
+    hold(&scene, 0, SOURCE_COPY, 18, 0, 6);
+    hold(&scene, 2, SOURCE_COPY, 18, 0, 6);
+    must_recover(&scene);
+    ck_assert_int_eq(scene.recovery.base_step, 25);
+    ck_assert_int_eq(scene.recovery.copied_step, 18);
+    ck_assert(!scene.recovery.copy_soon);
+    scene.progress[2].reported = false;
+    must_recover(&scene);
+    ck_assert_int_eq(scene.recovery.copied_step, 24);
+    ck_assert(scene.recovery.copy_soon);
+    scene_close(&scene);
+}
+END_TEST
+
 START_TEST(state_comes_from_the_own_zone_and_from_who_gives_least)
 {
     struct scene scene;
@@ -446,6 +466,7 @@ suite_recover(void)
     tcase_add_test(base, a_step_that_nobody_applied_is_done_again);
     tcase_add_test(base, gradients_of_an_epoch_that_was_redone_are_not_applied);
     tcase_add_test(base, a_lost_stage_falls_back_to_the_copies_of_one_step);
+    tcase_add_test(base, a_copy_that_two_have_is_worth_more_than_a_newer_one_of_one);
     tcase_add_test(base, state_comes_from_the_own_zone_and_from_who_gives_least);
     tcase_add_test(base, without_the_data_set_there_is_no_way_on);
     TCase *property = suite_case(suite, "property", 30);
