@@ -48,17 +48,17 @@ parse(int key, char *arg, struct argp_state *state)
         break;
     case 'n':
         given->tokens = strtoll(arg, &end, 10);
-        if (*end || given->tokens < 1 || given->tokens > 1000000)
+        if (end == arg || *end || given->tokens < 1 || given->tokens > 1000000)
             argp_error(state, "--tokens is \"%s\", but must be from 1 to 1000000", arg);
         break;
     case 'T':
         given->temperature = strtod(arg, &end);
-        if (*end || !(given->temperature >= 0 && given->temperature <= 100))
+        if (end == arg || *end || !(given->temperature >= 0 && given->temperature <= 100))
             argp_error(state, "--temperature is \"%s\", but must be from 0 to 100", arg);
         break;
     case 's':
         given->seed = strtoull(arg, &end, 10);
-        if (*end)
+        if (end == arg || *end || arg[0] == '-')
             argp_error(state, "--seed is \"%s\", but must be a number", arg);
         break;
     case ARGP_KEY_ARG:

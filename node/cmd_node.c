@@ -58,11 +58,7 @@ take_option(int key, const char *arg, struct node_config *config, struct err *er
         snprintf(config->name, sizeof(config->name), "%.32s", arg);
         return config_name_check("--name", arg, err);
     case 'd':
-        if (strlen(arg) > PATH_BYTES_MAX - 512)
-            return err_set(err, ERR_USAGE, "--data is a path of more than %d bytes",
-                           PATH_BYTES_MAX - 512);
-        snprintf(config->data, sizeof(config->data), "%s", arg);
-        return 0;
+        return config_data_take(arg, config->data, err);
     case 'l':
         return address_parse(arg, &config->listen, err);
     case OPTION_ADVERTISE:
@@ -70,6 +66,8 @@ take_option(int key, const char *arg, struct node_config *config, struct err *er
     case 'j':
         return address_parse(arg, &config->join, err);
     case OPTION_SECRET:
+        if (strlen(arg) >= sizeof(config->secret_file))
+            return err_set(err, ERR_USAGE, "--secret-file is a path that is too long");
         snprintf(config->secret_file, sizeof(config->secret_file), "%s", arg);
         return 0;
     case 't':
@@ -99,19 +97,27 @@ take_option(int key, const char *arg, struct node_config *config, struct err *er
     }
 }
 
+/* The file is read in a pass of its own before the options that win over it. */
+struct passes {
+    struct node_config *config;
+    bool file_pass;
+    struct err err; /* of the file */
+};
+
 static error_t
 parse(int key, char *arg, struct argp_state *state)
 {
+    struct passes *passes = state->input;
+    struct err err;
     if (key == ARGP_KEY_ARG) {
         argp_error(state, "\"%s\" is one argument too many", arg);
         return EINVAL;
     }
-    if (!arg || key == 'c')
-        return key == 'c' || key == ARGP_KEY_END || key == ARGP_KEY_INIT
-                   ? 0
-                   : ARGP_ERR_UNKNOWN;
-    struct err err;
-    if (take_option(key, arg, state->input, &err))
+    if (!arg)
+        return key == ARGP_KEY_END || key == ARGP_KEY_INIT ? 0 : ARGP_ERR_UNKNOWN;
+    if (passes->file_pass && key == 'c')
+        return config_read(arg, passes->config, &passes->err) ? EINVAL : 0;
+    if (!passes->file_pass && key != 'c' && take_option(key, arg, passes->config, &err))
         argp_error(state, "%s", err.msg);
     return 0;
 }
@@ -138,31 +144,23 @@ cmd_node(int argc, char **argv)
     struct node_config config;
     config_init(&config);
     struct err err;
-    int result = 0;
-    for (int i = 1; i < argc && result == 0; i++) {
-        const char *file = NULL;
-        if ((strcmp(argv[i], "-c") == 0 || strcmp(argv[i], "--config") == 0) &&
-            i + 1 < argc)
-            file = argv[i + 1];
-        else if (strncmp(argv[i], "--config=", 9) == 0)
-            file = argv[i] + 9;
-        if (file)
-            result = config_read(file, &config, &err);
-    }
     static const struct argp argp = {options, parse, NULL, doc, NULL, NULL, NULL};
-    if (result == 0 && argp_parse(&argp, argc, argv, 0, NULL, &config))
-        return EXIT_USAGE;
-    if (result == 0) {
-        long cores = sysconf(_SC_NPROCESSORS_ONLN);
-        if (config.threads == 0)
-            config.threads = cores > 0 ? (int)cores : 1;
-        if (config.memory_bytes == 0)
-            config.memory_bytes = memory_available();
-        log_setup(config.log_level, config.log_json);
-        log_info("engine", "matrix products provider=%s threads=%d", matmul_setup(),
-                 config.threads);
-        result = node_run(&config, &err);
+    struct passes passes = {.config = &config, .file_pass = true};
+    for (int pass = 0; pass < 2; pass++, passes.file_pass = false) {
+        if (argp_parse(&argp, argc, argv, 0, NULL, &passes)) {
+            config_release(&config);
+            return passes.err.code ? command_fail(&passes.err) : EXIT_USAGE;
+        }
     }
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    if (config.threads == 0)
+        config.threads = cores > 0 ? (int)cores : 1;
+    if (config.memory_bytes == 0)
+        config.memory_bytes = memory_available();
+    log_setup(config.log_level, config.log_json);
+    log_info("engine", "matrix products provider=%s threads=%d", matmul_setup(),
+             config.threads);
+    int result = node_run(&config, &err);
     config_release(&config);
     return result ? command_fail(&err) : EXIT_DONE;
 }

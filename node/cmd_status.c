@@ -23,7 +23,7 @@ parse(int key, char *arg, struct argp_state *state)
 {
     struct given *given = state->input;
     if (key == 'd')
-        snprintf(given->data, sizeof(given->data), "%s", arg);
+        command_take_data(state, arg, given->data);
     else if (key == OPTION_JSON)
         given->json = true;
     else if (key == ARGP_KEY_ARG)

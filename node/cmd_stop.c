@@ -15,7 +15,7 @@ static error_t
 parse(int key, char *arg, struct argp_state *state)
 {
     if (key == 'd')
-        snprintf(state->input, PATH_BYTES_MAX, "%s", arg);
+        command_take_data(state, arg, state->input);
     else if (key == ARGP_KEY_ARG)
         argp_error(state, "\"%s\" is one argument too many", arg);
     else if (key != ARGP_KEY_END && key != ARGP_KEY_INIT && key != ARGP_KEY_SUCCESS &&

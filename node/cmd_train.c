@@ -43,7 +43,7 @@ parse(int key, char *arg, struct argp_state *state)
     struct train_options_given *given = state->input;
     switch (key) {
     case 'd':
-        snprintf(given->data, sizeof(given->data), "%s", arg);
+        command_take_data(state, arg, given->data);
         break;
     case OPTION_RESUME:
         given->resume = true;

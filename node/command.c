@@ -1,4 +1,5 @@
 #include "node/command.h"
+#include "node/config.h"
 #include "node/status.h"
 #include "transport/base/alloc.h"
 #include "transport/base/file.h"
@@ -26,6 +27,14 @@ command_fail(const struct err *err)
     fflush(stdout);
     fprintf(stderr, "flotilla: %s\n", err->msg);
     return err->code == ERR_USAGE ? EXIT_USAGE : EXIT_FAILED;
+}
+
+void
+command_take_data(const struct argp_state *state, const char *given, char *path)
+{
+    struct err err;
+    if (config_data_take(given, path, &err))
+        argp_error(state, "%s", err.msg);
 }
 
 static int

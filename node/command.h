@@ -27,6 +27,10 @@ int cmd_generate(int argc, char **argv);
 /* Print "flotilla: sentence" on standard error and return the exit code that fits err->code (ERR_USAGE: 2, else 1). */
 int command_fail(const struct err *err);
 
+/* The value of --data, from an argp parser: `path` (PATH_BYTES_MAX), or argp's usage error. */
+struct argp_state;
+void command_take_data(const struct argp_state *state, const char *given, char *path);
+
 /* Ask the node of a data folder: sends one line, calls `line` for each that comes back until the final one, which is returned parsed
  * (free it). NULL with ERR_PEER "no node is running on ..." or the node's own error; `line` may be NULL and ends the talk by returning false. */
 struct json *command_ask(const char *data, const char *request, size_t len,

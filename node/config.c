@@ -26,7 +26,7 @@ struct config_file {
 #define OPTIONAL (CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL)
 #define TEXT(key, field)                                                                 \
     CYAML_FIELD_STRING_PTR(key, OPTIONAL, struct config_file, field, 1,                  \
-                           PATH_BYTES_MAX - 256)
+                           PATH_BYTES_MAX - CONFIG_PATH_ROOM)
 
 static const cyaml_schema_field_t route_fields[] = {
     CYAML_FIELD_STRING_PTR("to", CYAML_FLAG_POINTER, struct route_file, to, 1, 128),
@@ -65,6 +65,18 @@ config_data_default(char path[PATH_BYTES_MAX])
         snprintf(path, PATH_BYTES_MAX, "%s/.local/share/flotilla", home ? home : ".");
 }
 
+int
+config_data_take(const char *given, char path[PATH_BYTES_MAX], struct err *err)
+{
+    if (given[0] == '\0')
+        return err_set(err, ERR_USAGE, "--data is empty; name a folder");
+    if (strlen(given) > PATH_BYTES_MAX - CONFIG_PATH_ROOM)
+        return err_set(err, ERR_USAGE, "--data is a path of more than %d bytes",
+                       PATH_BYTES_MAX - CONFIG_PATH_ROOM);
+    memcpy(path, given, strlen(given) + 1);
+    return 0;
+}
+
 void
 config_init(struct node_config *config)
 {
@@ -100,16 +112,17 @@ config_name_check(const char *what, const char *name, struct err *err)
 }
 
 /* A path of the file, relative to the file's folder. */
-static void
-take_path(const char *file, const char *given, char out[PATH_BYTES_MAX])
+static int
+take_path(const char *file, const char *what, const char *given, char out[PATH_BYTES_MAX],
+          struct err *err)
 {
     const char *slash = strrchr(file, '/');
-    int folder = slash ? (int)(slash - file) : 0;
-    if (given[0] == '/' || !slash)
-        snprintf(out, PATH_BYTES_MAX, "%s", given);
-    else
-        snprintf(out, PATH_BYTES_MAX, "%.*s/%s", folder > 256 ? 256 : folder, file,
-                 given);
+    int folder = slash && given[0] != '/' ? (int)(slash + 1 - file) : 0;
+    if (snprintf(out, PATH_BYTES_MAX, "%.*s%s", folder, file, given) >=
+        PATH_BYTES_MAX - CONFIG_PATH_ROOM)
+        return err_set(err, ERR_USAGE, "%s is a path of more than %d bytes", what,
+                       PATH_BYTES_MAX - CONFIG_PATH_ROOM);
+    return 0;
 }
 
 static int
@@ -161,10 +174,10 @@ take_file(const char *path, const struct config_file *file, struct node_config *
         snprintf(config->name, sizeof(config->name), "%s", file->name);
     if (file->zone)
         snprintf(config->zone, sizeof(config->zone), "%s", file->zone);
-    if (file->data)
-        take_path(path, file->data, config->data);
-    if (file->secret_file)
-        take_path(path, file->secret_file, config->secret_file);
+    if ((file->data && take_path(path, "data", file->data, config->data, err)) ||
+        (file->secret_file &&
+         take_path(path, "secret_file", file->secret_file, config->secret_file, err)))
+        return -1;
     if ((file->listen && address_parse(file->listen, &config->listen, err)) ||
         (file->advertise && address_parse(file->advertise, &config->advertise, err)) ||
         (file->join && address_parse(file->join, &config->join, err)) ||
@@ -182,8 +195,10 @@ int
 config_read(const char *path, struct node_config *config, struct err *err)
 {
     void *file;
-    if (yaml_read(path, &config_schema, &file, err))
+    if (yaml_read(path, &config_schema, &file, err)) {
+        err->code = ERR_USAGE; /* a file that is not there, too */
         return -1;
+    }
     int result = take_file(path, file, config, err);
     if (result)
         err_wrap(err, "%s", path);

@@ -1,8 +1,9 @@
 /*
- * config.h - how a node is told to run: options, a node.yaml, the environment. Options win over the file.
+ * config.h - how a node is told to run: options, a node.yaml, the environment. Options
+ * win over the file.
  *
- *     node.yaml: name, zone, data, listen, advertise, join, secret_file, threads, memory, log {level, format},
- *                routes: [{to: HOST:PORT, via: HOST:PORT}]
+ *     node.yaml: name, zone, data, listen, advertise, join, secret_file, threads, memory,
+ * log {level, format}, routes: [{to: HOST:PORT, via: HOST:PORT}]
  */
 #ifndef NODE_CONFIG_H
 #define NODE_CONFIG_H
@@ -10,17 +11,23 @@
 #include "transport/address.h"
 #include "transport/base/log.h"
 
+/* What paths below the data folder may take of PATH_BYTES_MAX. */
+enum { CONFIG_PATH_ROOM = 512 };
+
 struct node_config {
-    char data[PATH_BYTES_MAX];        /* folder; default: config_data_default() */
-    char name[NAME_BYTES_MAX + 1];    /* empty: the id's short form */
-    char zone[NAME_BYTES_MAX + 1];    /* default "default" */
-    struct address listen;            /* default 0.0.0.0:7700 */
-    struct address advertise;         /* host empty: from listen, or the machine's first address */
-    struct address join;              /* host empty: found a swarm, or come back as the member that we were */
+    char data[PATH_BYTES_MAX];     /* folder; default: config_data_default() */
+    char name[NAME_BYTES_MAX + 1]; /* empty: the id's short form */
+    char zone[NAME_BYTES_MAX + 1]; /* default "default" */
+    struct address listen;         /* default 0.0.0.0:7700 */
+    struct address
+        advertise; /* host empty: from listen, or the machine's first address */
+    struct address
+        join; /* host empty: found a swarm, or come back as the member that we were */
     char secret_file[PATH_BYTES_MAX]; /* empty: FLOTILLA_SECRET, else DIR/swarm.secret */
     int threads;                      /* 0: one per core */
-    int64_t memory_bytes;             /* what a plan may fill; 0: 80 % of what is available at start */
-    struct address_routes routes;     /* owned */
+    int64_t
+        memory_bytes; /* what a plan may fill; 0: 80 % of what is available at start */
+    struct address_routes routes; /* owned */
     enum log_level log_level;
     bool log_json;
 };
@@ -31,8 +38,13 @@ void config_release(struct node_config *config);
 /* Read a node.yaml over `config`. Paths in it are relative to its folder. ERR_USAGE. */
 int config_read(const char *path, struct node_config *config, struct err *err);
 
-/* Names and zones: 1 to NAME_BYTES_MAX of letters, digits, '.', '_', '-'. ERR_USAGE says which `what` is wrong. */
+/* Names and zones: 1 to NAME_BYTES_MAX of letters, digits, '.', '_', '-'. ERR_USAGE says
+ * which `what` is wrong. */
 int config_name_check(const char *what, const char *name, struct err *err);
+
+/* The value of --data; ERR_USAGE when it is empty or leaves no room for what lies in it.
+ */
+int config_data_take(const char *given, char path[PATH_BYTES_MAX], struct err *err);
 
 /* The default data folder: $XDG_DATA_HOME/flotilla or ~/.local/share/flotilla. */
 void config_data_default(char path[PATH_BYTES_MAX]);

@@ -413,6 +413,22 @@ read_train(struct reader *reader, struct train_job *train)
     train->checkpoint_keep = (int)reader_int(reader, 0, 1000000);
 }
 
+/* The rules of take_plan(), for what a peer sends. */
+static bool
+decoded_plan_right(const struct job *job)
+{
+    int layers = workload_layers(&job->shape);
+    struct err bad;
+    if (job->pipeline > layers || job->replicas > job->sequences ||
+        job->zones_count > layers ||
+        (job->pipeline > 0 && job->zones_count > 0 && job->zones_count != job->pipeline))
+        return false;
+    for (int i = 0; i < job->zones_count; i++)
+        if (config_name_check("a zone", job->zones[i], &bad))
+            return false;
+    return true;
+}
+
 int
 job_decode(const void *bytes, size_t len, struct job *out, struct err *err)
 {
@@ -444,6 +460,8 @@ job_decode(const void *bytes, size_t len, struct job *out, struct err *err)
     if (reader_ok(reader) && job->micro_batch > 0 &&
         job->sequences % job->micro_batch != 0)
         reader_fail(reader, "the micro-batch does not divide the batch");
+    if (reader_ok(reader) && !decoded_plan_right(job))
+        reader_fail(reader, "what the job fixes of its plan cannot be");
     if (reader_ok(reader) && (config_name_check("name", job->train.name, &bad) ||
                               memchr(text, '\0', text_len)))
         reader_fail(reader,
