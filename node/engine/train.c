@@ -234,7 +234,7 @@ carry_out(struct train *train, const struct order *order)
     case ORDER_EXPECT:
         break;
     }
-    must(!"an order of no kind");
+    must(false);
     return false;
 }
 
