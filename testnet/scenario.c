@@ -1,0 +1,513 @@
+#include "testnet/scenario.h"
+#include "transport/base/alloc.h"
+#include "transport/base/file.h"
+#include "transport/yaml.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the file's shape ---- */
+
+struct node_file {
+    char *name, *zone, *memory;
+    double *join_s;
+    int64_t *join_step;
+};
+
+struct link_file {
+    char *from, *to;
+    double mbit_per_s, delay_ms;
+};
+
+struct event_file {
+    char *target[ACTIONS];
+    double *at_s;
+    int64_t *at_step;
+};
+
+struct expect_file {
+    double *loss_below, *recovered_within_s, *within, *joined_within_s, *pause_below_s,
+        *rejoined_within_s, *healed_within_s;
+    int64_t *steps, *stages, *replicas, *steps_lost_max, *steps_compared;
+    bool new_leader, exact, fenced, minority_paused;
+    char *same_loss_as;
+};
+
+struct scenario_file {
+    char *name;
+    struct node_file *nodes;
+    struct link_file *links;
+    struct event_file *events;
+    uint32_t nodes_count, links_count, events_count;
+    double *time_limit_s;
+    struct expect_file expect;
+};
+
+#define OPTIONAL (CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL)
+#define WORD(key, flags, base, field)                                                    \
+    CYAML_FIELD_STRING_PTR(key, flags, base, field, 1, NAME_BYTES_MAX)
+#define NUMBER(base, field) CYAML_FIELD_FLOAT_PTR(#field, OPTIONAL, struct base, field)
+#define COUNT(base, field) CYAML_FIELD_INT_PTR(#field, OPTIONAL, struct base, field)
+#define TRUTH(base, field)                                                               \
+    CYAML_FIELD_BOOL(#field, CYAML_FLAG_OPTIONAL, struct base, field)
+
+static const cyaml_schema_field_t node_fields[] = {
+    WORD("name", CYAML_FLAG_POINTER, struct node_file, name),
+    WORD("zone", CYAML_FLAG_POINTER, struct node_file, zone),
+    CYAML_FIELD_STRING_PTR("memory", OPTIONAL, struct node_file, memory, 1, 31),
+    NUMBER(node_file, join_s),
+    COUNT(node_file, join_step),
+    CYAML_FIELD_END};
+static const cyaml_schema_value_t node_value = {
+    CYAML_VALUE_MAPPING(CYAML_FLAG_DEFAULT, struct node_file, node_fields)};
+static const cyaml_schema_field_t link_fields[] = {
+    WORD("from", CYAML_FLAG_POINTER, struct link_file, from),
+    WORD("to", CYAML_FLAG_POINTER, struct link_file, to),
+    CYAML_FIELD_FLOAT("mbit_per_s", CYAML_FLAG_DEFAULT, struct link_file, mbit_per_s),
+    CYAML_FIELD_FLOAT("delay_ms", CYAML_FLAG_DEFAULT, struct link_file, delay_ms),
+    CYAML_FIELD_END};
+static const cyaml_schema_value_t link_value = {
+    CYAML_VALUE_MAPPING(CYAML_FLAG_DEFAULT, struct link_file, link_fields)};
+static const cyaml_schema_field_t event_fields[] = {
+    WORD("kill", OPTIONAL, struct event_file, target[ACTION_KILL]),
+    WORD("stop", OPTIONAL, struct event_file, target[ACTION_STOP]),
+    WORD("continue", OPTIONAL, struct event_file, target[ACTION_CONTINUE]),
+    WORD("cut", OPTIONAL, struct event_file, target[ACTION_CUT]),
+    WORD("stall", OPTIONAL, struct event_file, target[ACTION_STALL]),
+    WORD("heal", OPTIONAL, struct event_file, target[ACTION_HEAL]),
+    WORD("join", OPTIONAL, struct event_file, target[ACTION_JOIN]),
+    WORD("leave", OPTIONAL, struct event_file, target[ACTION_LEAVE]),
+    NUMBER(event_file, at_s),
+    COUNT(event_file, at_step),
+    CYAML_FIELD_END};
+static const cyaml_schema_value_t event_value = {
+    CYAML_VALUE_MAPPING(CYAML_FLAG_DEFAULT, struct event_file, event_fields)};
+static const cyaml_schema_field_t expect_fields[] = {
+    NUMBER(expect_file, loss_below),
+    COUNT(expect_file, steps),
+    COUNT(expect_file, stages),
+    COUNT(expect_file, replicas),
+    NUMBER(expect_file, recovered_within_s),
+    COUNT(expect_file, steps_lost_max),
+    TRUTH(expect_file, new_leader),
+    CYAML_FIELD_STRING_PTR("same_loss_as", OPTIONAL, struct expect_file, same_loss_as, 1,
+                           1024),
+    NUMBER(expect_file, within),
+    TRUTH(expect_file, exact),
+    COUNT(expect_file, steps_compared),
+    NUMBER(expect_file, joined_within_s),
+    NUMBER(expect_file, pause_below_s),
+    NUMBER(expect_file, rejoined_within_s),
+    TRUTH(expect_file, fenced),
+    TRUTH(expect_file, minority_paused),
+    NUMBER(expect_file, healed_within_s),
+    CYAML_FIELD_END};
+static const cyaml_schema_field_t scenario_fields[] = {
+    WORD("name", OPTIONAL, struct scenario_file, name),
+    CYAML_FIELD_SEQUENCE("nodes", CYAML_FLAG_POINTER, struct scenario_file, nodes,
+                         &node_value, 1, TESTNET_NODES_MAX),
+    CYAML_FIELD_SEQUENCE("links", OPTIONAL, struct scenario_file, links, &link_value, 0,
+                         TESTNET_ZONES_MAX *TESTNET_ZONES_MAX),
+    CYAML_FIELD_IGNORE("job", CYAML_FLAG_OPTIONAL),
+    NUMBER(scenario_file, time_limit_s),
+    CYAML_FIELD_SEQUENCE("events", OPTIONAL, struct scenario_file, events, &event_value,
+                         0, TESTNET_EVENTS_MAX / 2),
+    CYAML_FIELD_MAPPING("expect", CYAML_FLAG_OPTIONAL, struct scenario_file, expect,
+                        expect_fields),
+    CYAML_FIELD_END};
+static const cyaml_schema_value_t scenario_schema = {
+    CYAML_VALUE_MAPPING(CYAML_FLAG_POINTER, struct scenario_file, scenario_fields)};
+
+/* ---- names ---- */
+
+static const char *const action_names[ACTIONS] = {"kill",  "stop", "continue", "cut",
+                                                  "stall", "heal", "join",     "leave"};
+
+const char *
+action_name(enum action action)
+{
+    return action_names[action];
+}
+
+const char *
+event_text(const struct scenario *scenario, const struct scenario_event *event,
+           char text[64])
+{
+    const char *target = event->target == TARGET_LEADER   ? "leader"
+                         : event->target == TARGET_WORKER ? "worker"
+                         : event->target == TARGET_ZONE
+                             ? scenario->zones[event->index]
+                             : scenario->nodes[event->index].name;
+    snprintf(text, 64, "%s %s", action_names[event->action], target);
+    return text;
+}
+
+static bool
+name_plain(const char *name)
+{
+    return name[0] != '.' &&
+           strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                        "._-") == strlen(name);
+}
+
+static int
+find_node(const struct scenario *scenario, const char *name)
+{
+    for (int i = 0; i < scenario->nodes_count; i++)
+        if (strcmp(scenario->nodes[i].name, name) == 0)
+            return i;
+    return -1;
+}
+
+static int
+find_zone(const struct scenario *scenario, const char *name)
+{
+    for (int i = 0; i < scenario->zones_count; i++)
+        if (strcmp(scenario->zones[i], name) == 0)
+            return i;
+    return -1;
+}
+
+/* ---- from the file's shape to ours ---- */
+
+static int
+take_node(const struct node_file *file, struct scenario *scenario, struct err *err)
+{
+    struct scenario_node *node = &scenario->nodes[scenario->nodes_count];
+    int64_t bytes;
+    if (!name_plain(file->name) || !name_plain(file->zone))
+        return err_set(err, ERR_USAGE,
+                       "node \"%s\": names and zones are letters, digits, '.', '_', '-'",
+                       file->name);
+    if (find_node(scenario, file->name) >= 0)
+        return err_set(err, ERR_USAGE, "node \"%s\" is there twice", file->name);
+    if (strcmp(file->name, "leader") == 0 || strcmp(file->name, "worker") == 0)
+        return err_set(err, ERR_USAGE, "a node cannot be called \"%s\", events use it",
+                       file->name);
+    if (file->memory && size_parse(file->memory, &bytes, err))
+        return err_wrap(err, "node \"%s\": memory", file->name);
+    if (file->join_s && file->join_step)
+        return err_set(err, ERR_USAGE, "node \"%s\" has join_s and join_step; one is it",
+                       file->name);
+    node->zone = find_zone(scenario, file->zone);
+    if (node->zone < 0) {
+        if (scenario->zones_count == TESTNET_ZONES_MAX)
+            return err_set(err, ERR_USAGE, "there are more than %d zones",
+                           TESTNET_ZONES_MAX);
+        node->zone = scenario->zones_count++;
+        snprintf(scenario->zones[node->zone], sizeof(scenario->zones[0]), "%s",
+                 file->zone);
+    }
+    snprintf(node->name, sizeof(node->name), "%s", file->name);
+    snprintf(node->memory, sizeof(node->memory), "%s", file->memory ? file->memory : "");
+    node->late = file->join_s || file->join_step;
+    node->join_s = file->join_s ? *file->join_s : -1;
+    node->join_step = file->join_step ? *file->join_step : -1;
+    if (node->late && node->join_s < 0 && node->join_step < 0)
+        return err_set(err, ERR_USAGE, "node \"%s\" joins before the beginning",
+                       file->name);
+    if (node->late && scenario->nodes_count == 0)
+        return err_set(err, ERR_USAGE,
+                       "node \"%s\" is the first and founds the swarm; it cannot be late",
+                       file->name);
+    scenario->nodes_count++;
+    return 0;
+}
+
+static int
+take_link(const struct link_file *file, struct scenario *scenario, struct err *err)
+{
+    int from = find_zone(scenario, file->from), to = find_zone(scenario, file->to);
+    if (from < 0 || to < 0)
+        return err_set(err, ERR_USAGE, "link from \"%s\" to \"%s\": no node is in \"%s\"",
+                       file->from, file->to, from < 0 ? file->from : file->to);
+    struct scenario_link *link = &scenario->links[from][to];
+    if (from == to)
+        return err_set(err, ERR_USAGE, "link from \"%s\" to itself: not shaped here",
+                       file->from);
+    if (link->mbit_per_s > 0)
+        return err_set(err, ERR_USAGE, "link from \"%s\" to \"%s\" is there twice",
+                       file->from, file->to);
+    if (!(file->mbit_per_s >= 0.01 && file->mbit_per_s <= 1e5) ||
+        !(file->delay_ms >= 0 && file->delay_ms <= 10000))
+        return err_set(err, ERR_USAGE,
+                       "link from \"%s\" to \"%s\": mbit_per_s is from 0.01 to 100000, "
+                       "delay_ms from 0 to 10000",
+                       file->from, file->to);
+    link->mbit_per_s = file->mbit_per_s;
+    link->delay_ms = file->delay_ms;
+    return 0;
+}
+
+static int
+take_target(const char *word, struct scenario *scenario, struct scenario_event *event,
+            struct err *err)
+{
+    bool zone = event->action == ACTION_CUT || event->action == ACTION_STALL ||
+                event->action == ACTION_HEAL;
+    if (zone) {
+        event->target = TARGET_ZONE;
+        event->index = find_zone(scenario, word);
+    } else if (strcmp(word, "leader") == 0) {
+        event->target = TARGET_LEADER;
+    } else if (strcmp(word, "worker") == 0) {
+        event->target = TARGET_WORKER;
+    } else {
+        event->target = TARGET_NODE;
+        event->index = find_node(scenario, word);
+    }
+    if (event->index < 0)
+        return err_set(err, ERR_USAGE, "event %d: %s \"%s\": there is no such %s",
+                       scenario->events_count + 1, action_names[event->action], word,
+                       zone ? "zone" : "node");
+    return 0;
+}
+
+static int
+take_event(const struct event_file *file, struct scenario *scenario, struct err *err)
+{
+    struct scenario_event *event = &scenario->events[scenario->events_count];
+    int actions = 0, number = scenario->events_count + 1;
+    const char *word = NULL;
+    for (int i = 0; i < ACTIONS; i++) {
+        if (!file->target[i])
+            continue;
+        actions++;
+        event->action = (enum action)i;
+        word = file->target[i];
+    }
+    if (actions != 1)
+        return err_set(err, ERR_USAGE,
+                       "event %d does %s; one thing each, such as "
+                       "{kill: leader, at_step: 60}",
+                       number, actions ? "several things" : "nothing");
+    if (!file->at_s == !file->at_step)
+        return err_set(err, ERR_USAGE, "event %d needs one of at_s and at_step", number);
+    event->at_s = file->at_s ? *file->at_s : -1;
+    event->at_step = file->at_step ? *file->at_step : -1;
+    if (event->at_s < 0 && event->at_step < 0)
+        return err_set(err, ERR_USAGE, "event %d is before the beginning", number);
+    if (take_target(word, scenario, event, err))
+        return -1;
+    scenario->events_count++;
+    return 0;
+}
+
+static void
+take_expect(const struct expect_file *file, struct expectations *out)
+{
+#define TAKE(field) out->field = file->field ? *file->field : -1
+    TAKE(loss_below);
+    TAKE(steps);
+    TAKE(stages);
+    TAKE(replicas);
+    TAKE(recovered_within_s);
+    TAKE(steps_lost_max);
+    TAKE(joined_within_s);
+    TAKE(pause_below_s);
+    TAKE(rejoined_within_s);
+    TAKE(healed_within_s);
+#undef TAKE
+    out->within = file->within ? *file->within : 1e-3;
+    out->steps_compared = file->steps_compared ? *file->steps_compared : 50;
+    out->new_leader = file->new_leader;
+    out->exact = file->exact;
+    out->fenced = file->fenced;
+    out->minority_paused = file->minority_paused;
+}
+
+/* ---- the job ---- */
+
+/* `given` as a path from the folder of the file `from`; absolute, so that a copy of the
+ * job can stand anywhere. */
+static int
+absolute_path(const char *from, const char *given, char out[PATH_BYTES_MAX],
+              struct err *err)
+{
+    char folder[PATH_BYTES_MAX], real[PATH_BYTES_MAX];
+    const char *slash = strrchr(from, '/');
+    snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(slash - from + 1) : 1,
+             slash ? from : ".");
+    if (given[0] == '/') {
+        snprintf(out, PATH_BYTES_MAX, "%s", given);
+        return 0;
+    }
+    if (!realpath(folder, real))
+        return err_set_errno(err, "could not find the folder \"%s\"", folder);
+    if (snprintf(out, PATH_BYTES_MAX, "%s/%s", real, given) >= PATH_BYTES_MAX)
+        return err_set(err, ERR_USAGE, "the path \"%.80s\" is too long", given);
+    return 0;
+}
+
+/* A text where the bytes of `section` stand alone on their old line and column, and
+ * those of `hole` inside it are replaced by a quoted text. */
+static char *
+job_text(const char *text, const struct yaml_section *section,
+         const struct yaml_section *hole, const char *word)
+{
+    struct buf out = {0};
+    for (size_t i = 0; i < section->line; i++)
+        buf_add(&out, "\n", 1);
+    for (size_t i = 0; i < section->column; i++)
+        buf_add(&out, " ", 1);
+    size_t at = section->start;
+    if (hole) {
+        buf_add(&out, text + at, hole->start - at);
+        buf_add(&out, "'", 1);
+        for (; *word; word++)
+            buf_add(&out, *word == '\'' ? "''" : word, *word == '\'' ? 2 : 1);
+        buf_add(&out, "'", 1);
+        at = hole->end;
+    }
+    buf_add(&out, text + at, section->end - at);
+    buf_add(&out, "\n", 2);
+    return (char *)out.data;
+}
+
+static int
+job_take(const char *path, const char *text, size_t len,
+         const struct yaml_section *section, const char *prefix,
+         struct scenario *scenario, struct err *err)
+{
+    char key[64], absolute[PATH_BYTES_MAX];
+    struct yaml_section hole;
+    struct buf train = {0};
+    int result = 0;
+    snprintf(key, sizeof(key), "%sdata.train", prefix);
+    struct err absent;
+    if (yaml_section(path, text, len, key, &hole, &train, &absent) || !hole.scalar)
+        scenario->job = job_text(text, section, NULL, ""); /* the node will say so */
+    else if (absolute_path(path, (char *)train.data, absolute, err))
+        result = -1;
+    else
+        scenario->job = job_text(text, section, &hole, absolute);
+    buf_release(&train);
+    return result;
+}
+
+static int
+take_job(const char *path, const char *text, size_t len, struct scenario *scenario,
+         struct err *err)
+{
+    struct yaml_section section;
+    struct buf word = {0}, other = {0};
+    struct err absent;
+    int result = 0;
+    if (yaml_section(path, text, len, "job", &section, &word, &absent))
+        return 0;
+    if (!section.scalar) {
+        result = job_take(path, text, len, &section, "job.", scenario, err);
+    } else {
+        char file[PATH_BYTES_MAX];
+        result = absolute_path(path, (char *)word.data, file, err) ||
+                         file_read(file, JOB_BYTES_MAX, &other, err)
+                     ? -1
+                     : 0;
+        struct yaml_section whole = {.end = other.len};
+        if (result == 0)
+            result =
+                job_take(file, (char *)other.data, other.len, &whole, "", scenario, err);
+        else if (err->code == ERR_SYSTEM)
+            err->code = ERR_USAGE;
+    }
+    buf_release(&word);
+    buf_release(&other);
+    return result;
+}
+
+/* ---- the whole ---- */
+
+static void
+take_name(const char *path, const char *given, char name[NAME_BYTES_MAX + 1])
+{
+    const char *slash = strrchr(path, '/');
+    snprintf(name, NAME_BYTES_MAX + 1, "%s", given ? given : slash ? slash + 1 : path);
+    char *dot = strrchr(name, '.');
+    if (!given && dot && dot > name)
+        *dot = '\0';
+}
+
+/* Late joins are events like others. */
+static void
+add_joins(struct scenario *scenario)
+{
+    for (int i = 0; i < scenario->nodes_count; i++) {
+        const struct scenario_node *node = &scenario->nodes[i];
+        if (node->late && scenario->events_count < TESTNET_EVENTS_MAX)
+            scenario->events[scenario->events_count++] =
+                (struct scenario_event){.action = ACTION_JOIN,
+                                        .target = TARGET_NODE,
+                                        .index = i,
+                                        .at_s = node->join_s,
+                                        .at_step = node->join_step};
+    }
+}
+
+static int
+take_file(const char *path, const struct scenario_file *file, struct scenario *scenario,
+          struct err *err)
+{
+    int late = 0;
+    take_name(path, file->name, scenario->name);
+    for (uint32_t i = 0; i < file->nodes_count; i++) {
+        if (take_node(&file->nodes[i], scenario, err))
+            return -1;
+        late += scenario->nodes[i].late;
+    }
+    if (late > TESTNET_EVENTS_MAX / 2)
+        return err_set(err, ERR_USAGE, "more than %d nodes are late",
+                       TESTNET_EVENTS_MAX / 2);
+    for (uint32_t i = 0; i < file->links_count; i++)
+        if (take_link(&file->links[i], scenario, err))
+            return -1;
+    for (uint32_t i = 0; i < file->events_count; i++)
+        if (take_event(&file->events[i], scenario, err))
+            return -1;
+    add_joins(scenario);
+    take_expect(&file->expect, &scenario->expect);
+    scenario->time_limit_s = file->time_limit_s ? *file->time_limit_s : 120;
+    if (!(scenario->time_limit_s >= 1 && scenario->time_limit_s <= 86400))
+        return err_set(err, ERR_USAGE, "time_limit_s is %g, it must be from 1 to 86400",
+                       scenario->time_limit_s);
+    if (file->expect.same_loss_as && absolute_path(path, file->expect.same_loss_as,
+                                                   scenario->expect.same_loss_as, err))
+        return -1;
+    return 0;
+}
+
+struct scenario *
+scenario_read(const char *path, struct err *err)
+{
+    struct buf text = {0};
+    void *file = NULL;
+    struct scenario *scenario = xcalloc(1, sizeof(*scenario));
+    int result = file_read(path, 1 << 20, &text, err);
+    if (result && err->code == ERR_SYSTEM)
+        err->code = ERR_USAGE;
+    if (result == 0)
+        result =
+            yaml_parse(path, (char *)text.data, text.len, &scenario_schema, &file, err);
+    if (result == 0) {
+        result = take_file(path, file, scenario, err) ||
+                         take_job(path, (char *)text.data, text.len, scenario, err)
+                     ? err_wrap(err, "%s", path)
+                     : 0;
+        yaml_free(&scenario_schema, file);
+    }
+    buf_release(&text);
+    if (result) {
+        scenario_free(scenario);
+        return NULL;
+    }
+    return scenario;
+}
+
+void
+scenario_free(struct scenario *scenario)
+{
+    if (!scenario)
+        return;
+    free(scenario->job);
+    free(scenario);
+}
