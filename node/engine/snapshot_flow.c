@@ -1,6 +1,8 @@
 #include "node/engine/train_parts.h"
 #include "transport/base/alloc.h"
+#include "transport/base/clock.h"
 #include "transport/base/file.h"
+#include "transport/base/log.h"
 #include "transport/base/must.h"
 
 #include <stdio.h>
@@ -119,21 +121,25 @@ inbound_buffer(struct train *train, struct inbound *in)
     return best;
 }
 
+/* The header first: it says that what came before is complete everywhere, and so which
+ * buffer is free. */
 static void
 inbound_post(struct train *train, struct inbound *in)
 {
-    if (in->posted || in->step < 0)
+    struct bulk_port *port = train_port(train, BULK_COPY);
+    if (in->step < 0 || in->header_op || in->state_op)
         return;
+    if (!in->announced) {
+        in->header_op =
+            bulk_receive(port, in->peer, BULK_COPY, copy_tag(in->step, in->gather, 0),
+                         &in->header, sizeof(in->header));
+        return;
+    }
     in->into = inbound_buffer(train, in);
     if (!in->into)
         return;
-    struct bulk_port *port = train_port(train, BULK_COPY);
     in->into->coming = true;
     in->into->header.step = -1;
-    in->posted = true;
-    in->header_op =
-        bulk_receive(port, in->peer, BULK_COPY, copy_tag(in->step, in->gather, 0),
-                     &in->header, sizeof(in->header));
     in->state_op =
         bulk_receive(port, in->peer, BULK_COPY, copy_tag(in->step, in->gather, 1),
                      in->into->state, in->into->bytes);
@@ -277,23 +283,40 @@ flow_written(struct train *train)
 /* ---- in the background ---- */
 
 static void
-inbound_finish(struct train *train, struct inbound *in)
+inbound_failed(struct train *train, struct inbound *in, const struct err *err)
 {
-    struct bulk_port *port = train_port(train, BULK_COPY);
-    struct err err = {0}, also = {0};
-    int failed = bulk_wait(port, in->header_op, 0, &err);
-    failed |= bulk_wait(port, in->state_op, 0, &also);
-    in->posted = false;
-    in->into->coming = false;
+    train_fail(train, "copy", err);
+    in->step = -1;
+}
+
+static void
+take_header(struct train *train, struct inbound *in)
+{
+    struct err err;
+    int failed = bulk_wait(train_port(train, BULK_COPY), in->header_op, 0, &err);
+    in->header_op = 0;
     if (!failed && in->header.step != in->step)
         failed =
             err_set(&err, ERR_WIRE, "peer %d sent a copy of step %lld instead of %lld",
                     in->peer, (long long)in->header.step, (long long)in->step);
     if (failed) {
-        struct err *why = err.code ? &err : &also;
-        if (why->code != ERR_STOPPED)
-            train_fail(train, "copy", why);
-        in->step = -1;
+        inbound_failed(train, in, &err);
+        return;
+    }
+    in->announced = true;
+    held_copied(train, in->header.copied_step);
+}
+
+static void
+take_state(struct train *train, struct inbound *in)
+{
+    struct err err;
+    int failed = bulk_wait(train_port(train, BULK_COPY), in->state_op, 0, &err);
+    in->state_op = 0;
+    in->announced = false;
+    in->into->coming = false;
+    if (failed) {
+        inbound_failed(train, in, &err);
         return;
     }
     in->into->header = in->header;
@@ -349,8 +372,11 @@ flow_pump(struct train *train)
     for (int i = 0; i < train->inbound_count; i++) {
         struct inbound *in = &train->inbound[i];
         struct bulk_port *port = train_port(train, BULK_COPY);
-        if (in->posted && bulk_test(port, in->header_op) && bulk_test(port, in->state_op))
-            inbound_finish(train, in);
+        if (in->header_op && bulk_test(port, in->header_op))
+            take_header(train, in);
+        inbound_post(train, in);
+        if (in->state_op && bulk_test(port, in->state_op))
+            take_state(train, in);
         inbound_post(train, in);
     }
 }
@@ -389,6 +415,7 @@ send_to(struct train *train, struct held *held, int peer, bool gather)
 static struct held *
 snapshot_buffer(struct train *train, bool part, struct err *err)
 {
+    int64_t started_ms = clock_ms();
     for (;;) {
         flow_pump(train);
         struct held *best = NULL;
@@ -402,6 +429,10 @@ snapshot_buffer(struct train *train, bool part, struct err *err)
             return best;
         if (train_listen(train, err))
             return NULL;
+        if (clock_ms() - started_ms > STALL_MS_MIN)
+            log_limited(LOG_WARN, "engine",
+                        "training waits for copies to be complete step=%lld copied=%lld",
+                        (long long)train->applied, (long long)train->copied_step);
         train_rest(train, 20);
     }
 }
@@ -417,6 +448,7 @@ flow_step(struct train *train, int64_t step, struct err *err)
     if (!held)
         return -1;
     held_copy_stage(train, held);
+    held->header.copied_step = train->copied_step;
     held->pending = copy;
     if (copy)
         send_to(train, held, duties->keeper[train->stage_number], false);

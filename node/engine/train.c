@@ -92,7 +92,7 @@ flow_busy(const struct train *train)
         if (train->snapshots[i]->sends_count)
             return true;
     for (int i = 0; i < train->inbound_count; i++)
-        if (train->inbound[i].posted)
+        if (train->inbound[i].header_op || train->inbound[i].state_op)
             return true;
     return false;
 }

@@ -33,6 +33,7 @@
 struct copy_header {
     int64_t step;
     uint64_t samples_hash;
+    int64_t copied_step; /* what its source knows to be complete everywhere */
 };
 
 enum { HELD_MAX = 4 * STAGES_MAX, HELD_SENDS_MAX = 6 };
@@ -55,11 +56,11 @@ struct held {
 struct inbound {
     int stage;
     int peer;
-    bool keeps, gathers; /* what we are for that stage */
-    int64_t step;        /* of the next message; -1: no more */
-    bool gather;         /* it is for a checkpoint */
-    bool posted;
-    uint32_t header_op, state_op;
+    bool keeps, gathers;          /* what we are for that stage */
+    int64_t step;                 /* of the next message; -1: no more */
+    bool gather;                  /* it is for a checkpoint */
+    bool announced;               /* its header has come, its state has not */
+    uint32_t header_op, state_op; /* posted, 0: not */
     struct copy_header header;
     struct held *into;
     struct held *buffers[2]; /* when it keeps */

@@ -424,17 +424,15 @@ START_TEST(a_node_without_a_part_keeps_the_copy_that_saves_the_run)
     crew_open(&crew, 3); /* node 2 is of the other zone */
     crew.job.steps = 40;
     crew.job.copy_every = 6;
-    crew.mute_copied =
-        true; /* the second copy waits until the first is known to be whole */
+    crew.mute_copied = true; /* nobody hears that a copy is complete */
     crew_epoch(&crew, &one_node);
     crew_until_step(&crew, 18);
     crew_until(&crew, never, NULL, 50);
-    ck_assert_int_eq(most_applied(&crew),
-                     18); /* two buffers are full, there is no third */
+    /* Two buffers are full, there is no third: training waits. */
+    ck_assert_int_eq(most_applied(&crew), 18);
     ck_assert_int_eq(crew.nodes[2].copies, 2);
     crew.mute_copied = false;
-    train_copied(crew.nodes[0].train, 12);
-    train_copied(crew.nodes[2].train, 12);
+    train_copied(crew.nodes[0].train, 12); /* the keeper learns it with the next copy */
     crew_until_step(&crew, 22);
     int64_t step = 18;
     ck_assert(crew_until(&crew, copied, &step, 5000));
