@@ -9,12 +9,17 @@ Suite *suite_link(void);
 Suite *suite_member(void);
 Suite *suite_message(void);
 Suite *suite_rumor(void);
+Suite *suite_decree(void);
+Suite *suite_agree(void);
+Suite *suite_agree_chain(void);
+Suite *suite_agree_sim(void);
 
 int
 main(void)
 {
-    static Suite *(*const suites[])(void) = {suite_effect, suite_record, suite_gossip,
-                                             suite_link,   suite_member, suite_message,
-                                             suite_rumor,  NULL};
+    static Suite *(*const suites[])(void) = {
+        suite_effect, suite_record,      suite_gossip,    suite_link,
+        suite_member, suite_message,     suite_rumor,     suite_decree,
+        suite_agree,  suite_agree_chain, suite_agree_sim, NULL};
     return suite_run(suites);
 }
