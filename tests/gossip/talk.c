@@ -1,144 +1,186 @@
 #include "tests/gossip/talk.h"
-#include "tests/suite.h"
-#include "transport/base/alloc.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-struct talk
-talk_new(int members)
+struct net net;
+struct effects effects;
+struct gossip *us;
+struct err err;
+
+/* Node 0 runs and knows nodes 1..known-1, of boot 1, as they would be if they ran. */
+void
+talk_begin(size_t count, size_t known)
 {
-    struct talk talk = {.net = council_new(1, members)};
-    talk.net->delay_ms = 10;
-    council_grow(talk.net, members);
-    ck_assert_str_eq(talk.net->history->wrong, "");
-    return talk;
+    net_open(&net, 1, count);
+    net_start(&net, 0);
+    us = net.nodes[0].gossip;
+    for (size_t i = 1; i < count; i++)
+        net.nodes[i].boot = 1;
+    for (size_t i = 1; i < known; i++) {
+        struct record record;
+        struct buf bytes = {0};
+        net_record(&net, i, &record);
+        record_sign(&record, net.nodes[i].key, &net.swarm, &bytes);
+        ck_assert_int_eq(
+            gossip_merge(us, net.now_ms, bytes.data, bytes.len, &effects, &err), 0);
+        buf_release(&bytes);
+    }
+    effects_clear(&effects);
+    gossip_tick(us, net.now_ms += 60, &effects);
+    gossip_tick(us, net.now_ms += 60, &effects);
+    effects_clear(&effects);
 }
 
 void
-talk_end(struct talk *talk)
+talk_end(void)
 {
-    effects_release(&talk->effects);
-    buf_release(&talk->body);
-    council_free(talk->net);
+    effects_release(&effects);
+    net_close(&net);
 }
 
-struct agree *
-talk_agree(const struct talk *talk, int node)
+/* A record of node `who`, signed by it. */
+struct buf
+talk_record_of(size_t who, uint64_t incarnation, uint64_t version, bool leaving)
 {
-    return talk->net->nodes[node].agree;
+    struct record record;
+    struct buf bytes = {0};
+    net_record(&net, who, &record);
+    record.incarnation = incarnation;
+    record.version = version;
+    record.leaving = leaving;
+    record_sign(&record, net.nodes[who].key, &net.swarm, &bytes);
+    return bytes;
 }
 
-/* The node's agree hears talk->body from another node. */
+struct accusation
+talk_accusation_by(size_t accuser, size_t target, uint64_t incarnation,
+                   enum accusation_kind kind)
+{
+    struct accusation out = {.accuser = net.nodes[accuser].id, .kind = kind};
+    secret_admit(net.secret, &net.swarm, &out.accuser, out.admission);
+    accusation_sign(&out, net.nodes[accuser].key, &net.swarm, &net.nodes[target].id,
+                    incarnation);
+    return out;
+}
+
+static int
+by_accuser(const void *left, const void *right)
+{
+    return id_compare(&((const struct accusation *)left)->accuser,
+                      &((const struct accusation *)right)->accuser);
+}
+
+/* Add what is said of `target`: a record of this incarnation, accused by the `count`
+ * nodes from `first` on. */
+void
+talk_state(struct draft *draft, size_t target, uint64_t incarnation, size_t first,
+           uint32_t count, enum accusation_kind kind)
+{
+    struct accusation list[ACCUSERS_MAX] = {0};
+    struct buf record = talk_record_of(target, incarnation, 0, false);
+    for (uint32_t i = 0; i < count; i++)
+        list[i] = talk_accusation_by(first + i, target, incarnation, kind);
+    qsort(list, count, sizeof(*list), by_accuser);
+    draft_state(draft, record.data, record.len, list, count);
+    buf_release(&record);
+}
+
 int
-talk_hear(struct talk *talk, int to, int from, enum frame_kind kind)
+talk_receive_bytes(size_t from, enum frame_kind kind, const void *body, size_t len)
 {
-    struct agree *agree = talk_agree(talk, to);
     struct frame frame = {.kind = kind,
-                          .swarm = agree->swarm,
-                          .from = talk->net->nodes[from].id,
-                          .to = agree->self,
-                          .body = talk->body.data,
-                          .body_len = talk->body.len};
-    effects_clear(&talk->effects);
-    int result =
-        agree_receive(agree, talk->net->now_ms, &frame, &talk->effects, &talk->err);
-    buf_clear(&talk->body);
+                          .swarm = net.swarm,
+                          .from = net.nodes[from].id,
+                          .to = net.nodes[0].id,
+                          .body = body,
+                          .body_len = len};
+    return gossip_receive(us, net.now_ms, &frame, &effects, &err);
+}
+
+/* Hand the message to node 0 as a frame from `from`, whose record is (boot 1, version 0)
+ * unless said. */
+int
+talk_receive(size_t from, enum frame_kind kind, struct draft *draft)
+{
+    struct buf body = {0};
+    if (draft->incarnation == 0)
+        draft->incarnation = 1ULL << 32;
+    draft_encode(draft, &body);
+    int result = talk_receive_bytes(from, kind, body.data, body.len);
+    buf_release(&body);
+    draft_release(draft);
     return result;
 }
 
-const struct effect *
-talk_effect(const struct talk *talk, enum effect_kind kind)
+/* The first frame of this kind to this node among the effects, decoded; NULL when there
+ * is none. */
+struct message *
+talk_sent(size_t to, enum frame_kind kind)
 {
-    for (size_t i = 0; i < talk->effects.count; i++)
-        if (talk->effects.list[i].kind == kind)
-            return &talk->effects.list[i];
+    static struct message message;
+    message_release(&message);
+    for (size_t i = 0; i < effects.count; i++) {
+        const struct effect *effect = &effects.list[i];
+        if (effect->kind != EFFECT_SEND || effect->frame != kind ||
+            !id_equal(&effect->peer, &net.nodes[to].id))
+            continue;
+        ck_assert_int_eq(message_decode(effect->bytes, effect->len, &message, &err), 0);
+        return &message;
+    }
+    return NULL;
+}
+
+/* What the message says of a node; NULL: nothing. */
+const struct statement *
+talk_said(const struct message *message, size_t of, struct record *record)
+{
+    for (size_t i = 0; message && i < message->count; i++) {
+        ck_assert_int_eq(record_open(message->statements[i].bytes,
+                                     message->statements[i].len, &net.swarm,
+                                     secret_admit_id(net.secret), record, &err),
+                         0);
+        if (id_equal(&record->id, &net.nodes[of].id))
+            return &message->statements[i];
+    }
     return NULL;
 }
 
 const struct effect *
-talk_frame(const struct talk *talk, enum frame_kind kind)
+talk_first_effect(enum effect_kind kind)
 {
-    for (size_t i = 0; i < talk->effects.count; i++)
-        if (talk->effects.list[i].kind == EFFECT_SEND &&
-            talk->effects.list[i].frame == kind)
-            return &talk->effects.list[i];
+    for (size_t i = 0; i < effects.count; i++)
+        if (effects.list[i].kind == kind)
+            return &effects.list[i];
     return NULL;
 }
 
-/* Durable before it leaves. */
-void
-talk_persisted(const struct talk *talk, enum frame_kind kind)
+const struct record *
+talk_mine(void)
 {
-    ck_assert_ptr_nonnull(talk_effect(talk, EFFECT_PERSIST));
-    ck_assert_ptr_nonnull(talk_frame(talk, kind));
-    ck_assert(talk_effect(talk, EFFECT_PERSIST) < talk_frame(talk, kind));
+    return &gossip_member_self(us)->record;
 }
 
-struct vote_reply
-talk_vote(struct talk *talk, int to, int from, enum frame_kind kind, uint64_t term)
+/* All that can be seen of a core. */
+uint64_t
+talk_fingerprint(void)
 {
-    const struct agree *agree = talk_agree(talk, to);
-    struct vote_ask ask = {
-        .term = term, .epoch = agree->decree.epoch, .hash = agree->hash};
-    vote_ask_encode(&ask, &talk->body);
-    ck_assert_int_eq(talk_hear(talk, to, from, kind), 0);
-    const struct effect *reply =
-        talk_frame(talk, kind == FRAME_VOTE ? FRAME_VOTE_REPLY : FRAME_PREVOTE_REPLY);
-    ck_assert_ptr_nonnull(reply);
-    struct vote_reply vote;
-    ck_assert_int_eq(vote_reply_decode(reply->bytes, reply->len, &vote, &talk->err), 0);
-    return vote;
+    uint64_t hash = gossip_health(us);
+    for (size_t i = 0; i < gossip_count(us); i++) {
+        const struct member *member = gossip_at(us, i);
+        struct id digest;
+        key_hash(member->bytes, member->len, &digest);
+        hash = rng_mix(hash, id_prefix(&digest));
+        hash = rng_mix(hash, (uint64_t)member->state);
+        hash = rng_mix(hash, (uint64_t)member->heard_ms);
+    }
+    return hash;
 }
 
-/* A decree that follows the node's newest, with the same members. */
-struct decree
-talk_next(const struct agree *agree, const char *body)
-{
-    struct decree header = agree->decree, next;
-    header.body = NULL;
-    decree_copy(&next, &header);
-    next.swarm = agree->swarm;
-    next.epoch++;
-    next.previous = agree->hash;
-    next.cause = CAUSE_JOB;
-    next.voters_count =
-        decree_next_voters(&agree->decree, next.members, next.members_count, next.voters);
-    next.body_len = strlen(body);
-    next.body = xmemdup(body, next.body_len);
-    key_hash(next.body, next.body_len, &next.body_hash);
-    return next;
-}
-
-/* Takes the decree. */
 int
-talk_propose(struct talk *talk, int to, int from, uint64_t term, struct decree *decree,
-             struct id *hash)
+talk_by_prefix(const void *left, const void *right)
 {
-    struct buf bytes = {0};
-    decree_encode(decree, &bytes);
-    struct propose message = {
-        .term = term, .decree = bytes.data, .decree_len = bytes.len};
-    propose_encode(&message, &talk->body);
-    decree_hash(decree, hash);
-    decree_release(decree);
-    buf_release(&bytes);
-    return talk_hear(talk, to, from, FRAME_PROPOSE);
-}
-
-struct reject
-talk_rejected(struct talk *talk)
-{
-    struct reject reject;
-    const struct effect *sent = talk_frame(talk, FRAME_REJECT);
-    ck_assert_ptr_nonnull(sent);
-    ck_assert_int_eq(reject_decode(sent->bytes, sent->len, &reject, &talk->err), 0);
-    return reject;
-}
-
-void
-talk_judge(struct talk *talk, int node, const struct id *hash, bool right)
-{
-    effects_clear(&talk->effects);
-    agree_judged(talk_agree(talk, node), talk->net->now_ms, hash, right, "I count 3",
-                 &talk->effects);
+    uint64_t a = ((const struct digest_entry *)left)->prefix;
+    uint64_t b = ((const struct digest_entry *)right)->prefix;
+    return a < b ? -1 : a > b;
 }

@@ -1,44 +1,46 @@
 /*
- * talk.h - speak to one node of a council by hand: the council has agreed on its members,
- * its clock stands still.
+ * talk.h - one core under test, node 0, and frames made by hand in the name of others.
  */
 #ifndef TESTS_GOSSIP_TALK_H
 #define TESTS_GOSSIP_TALK_H
 
-#include "gossip/agree_state.h"
-#include "tests/gossip/council.h"
+#include "gossip/message.h"
+#include "tests/gossip/net.h"
+#include "tests/suite.h"
 
-/* Grown councils are led by their founder. */
-enum { LEADER = 0, VOTER = 1, OTHER = 2 };
+extern struct net net;
+extern struct effects effects; /* of the last calls, until a test clears them */
+extern struct gossip *us;      /* node 0 */
+extern struct err err;
 
-struct talk {
-    struct council *net;
-    struct effects effects; /* of the last call */
-    struct err err;
-    struct buf body; /* what is said next */
-};
+/* Node 0 runs and knows nodes 1..known-1, of boot 1, as they would be if they ran. */
+void talk_begin(size_t count, size_t known);
+void talk_end(void);
 
-struct talk talk_new(int members);
-void talk_end(struct talk *talk);
-struct agree *talk_agree(const struct talk *talk, int node);
+/* A record of node `who`, signed by it. */
+struct buf talk_record_of(size_t who, uint64_t incarnation, uint64_t version,
+                          bool leaving);
+struct accusation talk_accusation_by(size_t accuser, size_t target, uint64_t incarnation,
+                                     enum accusation_kind kind);
+/* Add what is said of `target`: a record of this incarnation, accused by the `count`
+ * nodes from `first` on. */
+void talk_state(struct draft *draft, size_t target, uint64_t incarnation, size_t first,
+                uint32_t count, enum accusation_kind kind);
 
-/* A node hears talk->body from another; the body is empty afterwards. */
-int talk_hear(struct talk *talk, int to, int from, enum frame_kind kind);
-/* The first such effect, or frame, of the last call; NULL. */
-const struct effect *talk_effect(const struct talk *talk, enum effect_kind kind);
-const struct effect *talk_frame(const struct talk *talk, enum frame_kind kind);
-/* The state was durable before this frame left. */
-void talk_persisted(const struct talk *talk, enum frame_kind kind);
+/* Hand a body, or the message (then released), to node 0 as a frame from `from`, whose
+ * record is (boot 1, version 0) unless said. */
+int talk_receive_bytes(size_t from, enum frame_kind kind, const void *body, size_t len);
+int talk_receive(size_t from, enum frame_kind kind, struct draft *draft);
 
-/* PREVOTE or VOTE at the node's own epoch, and its answer. */
-struct vote_reply talk_vote(struct talk *talk, int to, int from, enum frame_kind kind,
-                            uint64_t term);
-/* A decree that follows the node's newest, with the same members. */
-struct decree talk_next(const struct agree *agree, const char *body);
-/* PROPOSE; takes the decree, gives its hash. */
-int talk_propose(struct talk *talk, int to, int from, uint64_t term,
-                 struct decree *decree, struct id *hash);
-struct reject talk_rejected(struct talk *talk);
-void talk_judge(struct talk *talk, int node, const struct id *hash, bool right);
+/* The first frame of this kind to this node among the effects, decoded, until the next
+ * call; NULL when there is none. */
+struct message *talk_sent(size_t to, enum frame_kind kind);
+/* What the message says of a node; NULL: nothing. */
+const struct statement *talk_said(const struct message *message, size_t of,
+                                  struct record *record);
+const struct effect *talk_first_effect(enum effect_kind kind);
+const struct record *talk_mine(void);
+uint64_t talk_fingerprint(void); /* of all that can be seen of a core */
+int talk_by_prefix(const void *left, const void *right); /* orders digest entries */
 
 #endif

@@ -1,4 +1,4 @@
-#include "tests/gossip/talk.h"
+#include "tests/gossip/hearing.h"
 #include "tests/suite.h"
 
 #include <stdlib.h>
@@ -16,36 +16,38 @@ START_TEST(a_founder_leads_epoch_one_at_once)
     struct key *key = key_from_seed(seed);
     struct agree_options options = {.key = key};
     struct agree *agree = agree_new(&options, 0, NULL, 0, &err);
-    struct talk talk = {0};
+    struct hearing hearing = {0};
     ck_assert_ptr_null(agree_decree(agree));
-    agree_found(agree, 0, 5, nonce, "plan", 4, &talk.effects);
+    agree_found(agree, 0, 5, nonce, "plan", 4, &hearing.effects);
     ck_assert(agree_role(agree) == AGREE_LEADER && agree_quorum(agree));
     ck_assert(agree_idle(agree) && id_equal(agree_leader(agree), key_id(key)));
     ck_assert_uint_eq(agree_decree(agree)->epoch, 1);
-    ck_assert(talk_effect(&talk, EFFECT_PERSIST) < talk_effect(&talk, EFFECT_COMMITTED));
-    ck_assert_ptr_nonnull(talk_effect(&talk, EFFECT_COLLECT));
-    ck_assert_int_eq(talk_effect(&talk, EFFECT_QUORUM)->after, 1);
+    ck_assert(hearing_effect(&hearing, EFFECT_PERSIST) <
+              hearing_effect(&hearing, EFFECT_COMMITTED));
+    ck_assert_ptr_nonnull(hearing_effect(&hearing, EFFECT_COLLECT));
+    ck_assert_int_eq(hearing_effect(&hearing, EFFECT_QUORUM)->after, 1);
 
     /* It decides alone, again and again. */
     struct decree_member self = {.id = *key_id(key), .incarnation = 5};
     for (int i = 0; i < 3; i++) {
-        effects_clear(&talk.effects);
+        effects_clear(&hearing.effects);
         ck_assert_int_eq(
-            agree_propose(agree, 1, CAUSE_JOB, &self, 1, "x", 1, &talk.effects, &err), 0);
+            agree_propose(agree, 1, CAUSE_JOB, &self, 1, "x", 1, &hearing.effects, &err),
+            0);
         ck_assert_uint_eq(agree_decree(agree)->epoch, (uint64_t)i + 2);
-        ck_assert_ptr_nonnull(talk_effect(&talk, EFFECT_COLLECT));
+        ck_assert_ptr_nonnull(hearing_effect(&hearing, EFFECT_COLLECT));
     }
 
     /* And comes back from its blob, in a new term. */
-    const struct effect *blob = talk_effect(&talk, EFFECT_PERSIST);
+    const struct effect *blob = hearing_effect(&hearing, EFFECT_PERSIST);
     struct agree *back = agree_new(&options, 100, blob->bytes, blob->len, &err);
     ck_assert_ptr_nonnull(back);
-    effects_clear(&talk.effects);
-    agree_tick(back, 200, &talk.effects);
+    effects_clear(&hearing.effects);
+    agree_tick(back, 200, &hearing.effects);
     ck_assert(agree_role(back) == AGREE_LEADER);
     ck_assert_uint_eq(agree_term(back), 2);
     ck_assert_uint_eq(agree_decree(back)->epoch, 4);
-    effects_release(&talk.effects);
+    effects_release(&hearing.effects);
     agree_free(back);
     agree_free(agree);
     key_free(key);
@@ -79,187 +81,198 @@ END_TEST
 
 START_TEST(a_prevote_is_refused_while_the_leader_lives_and_granted_when_it_is_gone)
 {
-    struct talk talk = talk_new(3);
-    struct agree *agree = talk_agree(&talk, VOTER);
+    struct hearing hearing = hearing_new(3);
+    struct agree *agree = hearing_agree(&hearing, VOTER);
     uint64_t promised = agree->promised, term = agree_term(agree) + 1;
-    ck_assert(talk_vote(&talk, VOTER, OTHER, FRAME_PREVOTE, term).reason ==
+    ck_assert(hearing_vote(&hearing, VOTER, OTHER, FRAME_PREVOTE, term).reason ==
               REASON_LEADER_ALIVE);
-    ck_assert_ptr_null(talk_effect(&talk, EFFECT_PERSIST));
+    ck_assert_ptr_null(hearing_effect(&hearing, EFFECT_PERSIST));
 
     /* Evidence: the refusal is taken back without being asked again. */
-    effects_clear(&talk.effects);
-    agree_gone(agree, talk.net->now_ms, &talk.net->nodes[LEADER].id, &talk.effects);
-    const struct effect *reply = talk_frame(&talk, FRAME_PREVOTE_REPLY);
+    effects_clear(&hearing.effects);
+    agree_gone(agree, hearing.net->now_ms, &hearing.net->nodes[LEADER].id,
+               &hearing.effects);
+    const struct effect *reply = hearing_frame(&hearing, FRAME_PREVOTE_REPLY);
     ck_assert_ptr_nonnull(reply);
-    ck_assert(id_equal(&reply->peer, &talk.net->nodes[OTHER].id));
-    ck_assert(talk_vote(&talk, VOTER, OTHER, FRAME_PREVOTE, term).reason == REASON_NONE);
+    ck_assert(id_equal(&reply->peer, &hearing.net->nodes[OTHER].id));
+    ck_assert(hearing_vote(&hearing, VOTER, OTHER, FRAME_PREVOTE, term).reason ==
+              REASON_NONE);
     ck_assert_uint_eq(agree->promised, promised);
 
     /* A beat takes the evidence back. */
     struct beat beat = {
         .term = agree_term(agree), .epoch = agree->decree.epoch, .hash = agree->hash};
-    beat_encode(&beat, &talk.body);
-    ck_assert_int_eq(talk_hear(&talk, VOTER, LEADER, FRAME_BEAT), 0);
-    ck_assert_ptr_nonnull(talk_frame(&talk, FRAME_BEAT_REPLY));
-    ck_assert(talk_vote(&talk, VOTER, OTHER, FRAME_PREVOTE, term).reason ==
+    beat_encode(&beat, &hearing.body);
+    ck_assert_int_eq(hearing_hear(&hearing, VOTER, LEADER, FRAME_BEAT), 0);
+    ck_assert_ptr_nonnull(hearing_frame(&hearing, FRAME_BEAT_REPLY));
+    ck_assert(hearing_vote(&hearing, VOTER, OTHER, FRAME_PREVOTE, term).reason ==
               REASON_LEADER_ALIVE);
 
     /* Silence grants it, too; an old term does not. */
-    talk.net->now_ms += 2001;
-    ck_assert(talk_vote(&talk, VOTER, OTHER, FRAME_PREVOTE, term).reason == REASON_NONE);
-    ck_assert(talk_vote(&talk, VOTER, OTHER, FRAME_PREVOTE, term - 1).reason ==
+    hearing.net->now_ms += 2001;
+    ck_assert(hearing_vote(&hearing, VOTER, OTHER, FRAME_PREVOTE, term).reason ==
+              REASON_NONE);
+    ck_assert(hearing_vote(&hearing, VOTER, OTHER, FRAME_PREVOTE, term - 1).reason ==
               REASON_STALE_TERM);
-    talk_end(&talk);
+    hearing_end(&hearing);
 }
 END_TEST
 
 START_TEST(long_round_trips_stretch_the_silence)
 {
-    struct talk talk = talk_new(3);
-    struct agree *agree = talk_agree(&talk, VOTER);
+    struct hearing hearing = hearing_new(3);
+    struct agree *agree = hearing_agree(&hearing, VOTER);
     agree_round_trip(agree, 500);
-    talk.net->now_ms += 4500;
+    hearing.net->now_ms += 4500;
     uint64_t term = agree_term(agree) + 1;
-    ck_assert(talk_vote(&talk, VOTER, OTHER, FRAME_PREVOTE, term).reason ==
+    ck_assert(hearing_vote(&hearing, VOTER, OTHER, FRAME_PREVOTE, term).reason ==
               REASON_LEADER_ALIVE);
-    talk.net->now_ms += 600;
-    ck_assert(talk_vote(&talk, VOTER, OTHER, FRAME_PREVOTE, term).reason == REASON_NONE);
-    talk_end(&talk);
+    hearing.net->now_ms += 600;
+    ck_assert(hearing_vote(&hearing, VOTER, OTHER, FRAME_PREVOTE, term).reason ==
+              REASON_NONE);
+    hearing_end(&hearing);
 }
 END_TEST
 
 START_TEST(a_vote_is_durable_before_it_leaves_and_there_is_one_per_term)
 {
-    struct talk talk = talk_new(4);
-    struct agree *agree = talk_agree(&talk, VOTER);
+    struct hearing hearing = hearing_new(4);
+    struct agree *agree = hearing_agree(&hearing, VOTER);
     uint64_t term = agree_term(agree) + 3;
-    ck_assert(talk_vote(&talk, VOTER, OTHER, FRAME_VOTE, term).reason == REASON_NONE);
-    talk_persisted(&talk, FRAME_VOTE_REPLY);
-    const struct effect *blob = talk_effect(&talk, EFFECT_PERSIST);
-    struct agree *restarted =
-        agree_new(&agree->options, talk.net->now_ms, blob->bytes, blob->len, &talk.err);
+    ck_assert(hearing_vote(&hearing, VOTER, OTHER, FRAME_VOTE, term).reason ==
+              REASON_NONE);
+    hearing_persisted(&hearing, FRAME_VOTE_REPLY);
+    const struct effect *blob = hearing_effect(&hearing, EFFECT_PERSIST);
+    struct agree *restarted = agree_new(&agree->options, hearing.net->now_ms, blob->bytes,
+                                        blob->len, &hearing.err);
     ck_assert_ptr_nonnull(restarted);
     ck_assert_uint_eq(restarted->promised, term);
 
     /* Asked again, answered again; nobody else gets it, not from its next life either. */
     for (int life = 0; life < 2; life++) {
-        ck_assert(talk_vote(&talk, VOTER, OTHER, FRAME_VOTE, term).reason == REASON_NONE);
-        ck_assert_ptr_null(talk_effect(&talk, EFFECT_PERSIST));
-        struct vote_reply reply = talk_vote(&talk, VOTER, 3, FRAME_VOTE, term);
+        ck_assert(hearing_vote(&hearing, VOTER, OTHER, FRAME_VOTE, term).reason ==
+                  REASON_NONE);
+        ck_assert_ptr_null(hearing_effect(&hearing, EFFECT_PERSIST));
+        struct vote_reply reply = hearing_vote(&hearing, VOTER, 3, FRAME_VOTE, term);
         ck_assert(reply.reason == REASON_STALE_TERM);
         ck_assert_uint_eq(reply.my_term, term);
         if (life == 0) {
             agree_free(agree);
-            talk.net->nodes[VOTER].agree = restarted;
+            hearing.net->nodes[VOTER].agree = restarted;
         }
     }
-    talk_end(&talk);
+    hearing_end(&hearing);
 }
 END_TEST
 
 START_TEST(a_candidate_that_is_behind_gets_the_decree_and_no_vote)
 {
-    struct talk talk = talk_new(3);
-    struct agree *agree = talk_agree(&talk, VOTER);
+    struct hearing hearing = hearing_new(3);
+    struct agree *agree = hearing_agree(&hearing, VOTER);
     struct vote_ask ask = {.term = 50, .epoch = agree->decree.epoch - 1};
-    vote_ask_encode(&ask, &talk.body);
-    ck_assert_int_eq(talk_hear(&talk, VOTER, OTHER, FRAME_VOTE), 0);
-    const struct effect *reply = talk_frame(&talk, FRAME_VOTE_REPLY);
+    vote_ask_encode(&ask, &hearing.body);
+    ck_assert_int_eq(hearing_hear(&hearing, VOTER, OTHER, FRAME_VOTE), 0);
+    const struct effect *reply = hearing_frame(&hearing, FRAME_VOTE_REPLY);
     struct vote_reply vote;
-    ck_assert_int_eq(vote_reply_decode(reply->bytes, reply->len, &vote, &talk.err), 0);
+    ck_assert_int_eq(vote_reply_decode(reply->bytes, reply->len, &vote, &hearing.err), 0);
     ck_assert(vote.reason == REASON_STALE_EPOCH);
-    ck_assert_ptr_nonnull(talk_frame(&talk, FRAME_COMMIT));
-    ck_assert_ptr_null(talk_effect(&talk, EFFECT_PERSIST));
+    ck_assert_ptr_nonnull(hearing_frame(&hearing, FRAME_COMMIT));
+    ck_assert_ptr_null(hearing_effect(&hearing, EFFECT_PERSIST));
 
     /* One decree per peer and 100 ms. */
     ask.term = 51;
-    vote_ask_encode(&ask, &talk.body);
-    ck_assert_int_eq(talk_hear(&talk, VOTER, OTHER, FRAME_VOTE), 0);
-    ck_assert_ptr_null(talk_frame(&talk, FRAME_COMMIT));
-    talk_end(&talk);
+    vote_ask_encode(&ask, &hearing.body);
+    ck_assert_int_eq(hearing_hear(&hearing, VOTER, OTHER, FRAME_VOTE), 0);
+    ck_assert_ptr_null(hearing_frame(&hearing, FRAME_COMMIT));
+    hearing_end(&hearing);
 }
 END_TEST
 
 START_TEST(a_leader_that_hears_no_quorum_steps_down_and_says_so)
 {
-    struct talk talk = talk_new(3);
-    struct agree *agree = talk_agree(&talk, LEADER);
+    struct hearing hearing = hearing_new(3);
+    struct agree *agree = hearing_agree(&hearing, LEADER);
     ck_assert(agree_role(agree) == AGREE_LEADER);
-    effects_clear(&talk.effects);
-    agree_tick(agree, talk.net->now_ms + 1500, &talk.effects);
+    effects_clear(&hearing.effects);
+    agree_tick(agree, hearing.net->now_ms + 1500, &hearing.effects);
     ck_assert(agree_role(agree) == AGREE_LEADER);
-    effects_clear(&talk.effects);
-    agree_tick(agree, talk.net->now_ms + 2500, &talk.effects);
+    effects_clear(&hearing.effects);
+    agree_tick(agree, hearing.net->now_ms + 2500, &hearing.effects);
     ck_assert(agree_role(agree) != AGREE_LEADER && !agree_quorum(agree));
-    ck_assert_int_eq(talk_effect(&talk, EFFECT_QUORUM)->after, 0);
-    ck_assert(id_empty(&talk_effect(&talk, EFFECT_LEADER)->peer));
+    ck_assert_int_eq(hearing_effect(&hearing, EFFECT_QUORUM)->after, 0);
+    ck_assert(id_empty(&hearing_effect(&hearing, EFFECT_LEADER)->peer));
     ck_assert(id_empty(agree_leader(agree)));
-    talk_end(&talk);
+    hearing_end(&hearing);
 }
 END_TEST
 
 START_TEST(a_leader_that_hears_of_a_higher_term_steps_down)
 {
-    struct talk talk = talk_new(3);
-    struct agree *agree = talk_agree(&talk, LEADER);
+    struct hearing hearing = hearing_new(3);
+    struct agree *agree = hearing_agree(&hearing, LEADER);
     struct beat_reply reply = {.term = agree_term(agree) + 4,
                                .epoch = agree->decree.epoch};
-    beat_reply_encode(&reply, &talk.body);
-    ck_assert_int_eq(talk_hear(&talk, LEADER, VOTER, FRAME_BEAT_REPLY), 0);
+    beat_reply_encode(&reply, &hearing.body);
+    ck_assert_int_eq(hearing_hear(&hearing, LEADER, VOTER, FRAME_BEAT_REPLY), 0);
     ck_assert(agree_role(agree) == AGREE_FOLLOWER);
-    ck_assert_int_eq(agree_heard_ms(agree, &talk.net->nodes[VOTER].id), talk.net->now_ms);
-    council_run(talk.net, 500);
-    ck_assert_uint_gt(agree_term(talk_agree(&talk, council_leader(talk.net))),
+    ck_assert_int_eq(agree_heard_ms(agree, &hearing.net->nodes[VOTER].id),
+                     hearing.net->now_ms);
+    council_run(hearing.net, 500);
+    ck_assert_uint_gt(agree_term(hearing_agree(&hearing, council_leader(hearing.net))),
                       reply.term);
-    talk_end(&talk);
+    hearing_end(&hearing);
 }
 END_TEST
 
 START_TEST(beats_from_elsewhere_or_of_another_decree_are_refused)
 {
-    struct talk talk = talk_new(3);
-    struct agree *agree = talk_agree(&talk, VOTER);
+    struct hearing hearing = hearing_new(3);
+    struct agree *agree = hearing_agree(&hearing, VOTER);
     struct beat beat = {.term = 9, .epoch = agree->decree.epoch};
-    beat_encode(&beat, &talk.body);
-    ck_assert_int_eq(talk_hear(&talk, VOTER, LEADER, FRAME_BEAT), -1);
-    ck_assert_int_eq(talk.err.code, ERR_WIRE);
+    beat_encode(&beat, &hearing.body);
+    ck_assert_int_eq(hearing_hear(&hearing, VOTER, LEADER, FRAME_BEAT), -1);
+    ck_assert_int_eq(hearing.err.code, ERR_WIRE);
     struct frame frame = {.kind = FRAME_BEAT, .swarm = {{9}}, .to = agree->self};
     ck_assert_int_eq(
-        agree_receive(agree, talk.net->now_ms, &frame, &talk.effects, &talk.err), -1);
+        agree_receive(agree, hearing.net->now_ms, &frame, &hearing.effects, &hearing.err),
+        -1);
     frame.swarm = agree->swarm;
-    frame.to = talk.net->nodes[OTHER].id; /* a vote for another is no vote for us */
+    frame.to = hearing.net->nodes[OTHER].id; /* a vote for another is no vote for us */
     ck_assert_int_eq(
-        agree_receive(agree, talk.net->now_ms, &frame, &talk.effects, &talk.err), -1);
+        agree_receive(agree, hearing.net->now_ms, &frame, &hearing.effects, &hearing.err),
+        -1);
     frame.to = agree->self;
     frame.kind = FRAME_PING;
     ck_assert_int_eq(
-        agree_receive(agree, talk.net->now_ms, &frame, &talk.effects, &talk.err), -1);
-    ck_assert_int_eq(talk.err.code, ERR_WIRE);
-    talk_end(&talk);
+        agree_receive(agree, hearing.net->now_ms, &frame, &hearing.effects, &hearing.err),
+        -1);
+    ck_assert_int_eq(hearing.err.code, ERR_WIRE);
+    hearing_end(&hearing);
 }
 END_TEST
 
 START_TEST(who_resigned_is_no_candidate_and_its_successor_is_at_once)
 {
-    struct talk talk = talk_new(3);
-    struct agree *agree = talk_agree(&talk, LEADER);
-    agree_resign(agree, talk.net->now_ms, &talk.effects);
-    const struct effect *sent = talk_frame(&talk, FRAME_BEAT);
+    struct hearing hearing = hearing_new(3);
+    struct agree *agree = hearing_agree(&hearing, LEADER);
+    agree_resign(agree, hearing.net->now_ms, &hearing.effects);
+    const struct effect *sent = hearing_frame(&hearing, FRAME_BEAT);
     struct beat beat;
-    ck_assert_int_eq(beat_decode(sent->bytes, sent->len, &beat, &talk.err), 0);
+    ck_assert_int_eq(beat_decode(sent->bytes, sent->len, &beat, &hearing.err), 0);
     ck_assert(!id_empty(&beat.successor) && !id_equal(&beat.successor, &agree->self));
     ck_assert(agree_role(agree) == AGREE_FOLLOWER);
-    effects_clear(&talk.effects);
-    agree_tick(agree, talk.net->now_ms + 9000, &talk.effects);
+    effects_clear(&hearing.effects);
+    agree_tick(agree, hearing.net->now_ms + 9000, &hearing.effects);
     ck_assert(agree_role(agree) == AGREE_FOLLOWER);
 
-    int successor = id_equal(&beat.successor, &talk.net->nodes[VOTER].id) ? VOTER : OTHER;
-    beat_encode(&beat, &talk.body);
-    ck_assert_int_eq(talk_hear(&talk, successor, LEADER, FRAME_BEAT), 0);
-    effects_clear(&talk.effects);
-    agree_tick(talk_agree(&talk, successor), talk.net->now_ms, &talk.effects);
-    ck_assert_ptr_nonnull(talk_frame(&talk, FRAME_PREVOTE));
-    talk_end(&talk);
+    int successor =
+        id_equal(&beat.successor, &hearing.net->nodes[VOTER].id) ? VOTER : OTHER;
+    beat_encode(&beat, &hearing.body);
+    ck_assert_int_eq(hearing_hear(&hearing, successor, LEADER, FRAME_BEAT), 0);
+    effects_clear(&hearing.effects);
+    agree_tick(hearing_agree(&hearing, successor), hearing.net->now_ms, &hearing.effects);
+    ck_assert_ptr_nonnull(hearing_frame(&hearing, FRAME_PREVOTE));
+    hearing_end(&hearing);
 }
 END_TEST
 
@@ -267,201 +280,208 @@ END_TEST
 
 START_TEST(a_proposal_is_judged_and_durable_before_it_is_accepted)
 {
-    struct talk talk = talk_new(3);
-    struct agree *agree = talk_agree(&talk, VOTER);
+    struct hearing hearing = hearing_new(3);
+    struct agree *agree = hearing_agree(&hearing, VOTER);
     uint64_t term = agree_term(agree);
     struct id hash;
-    struct decree decree = talk_next(agree, "next");
-    ck_assert_int_eq(talk_propose(&talk, VOTER, LEADER, term, &decree, &hash), 0);
-    const struct effect *judge = talk_effect(&talk, EFFECT_JUDGE);
+    struct decree decree = hearing_next(agree, "next");
+    ck_assert_int_eq(hearing_propose(&hearing, VOTER, LEADER, term, &decree, &hash), 0);
+    const struct effect *judge = hearing_effect(&hearing, EFFECT_JUDGE);
     ck_assert_ptr_nonnull(judge);
     ck_assert(id_equal(&judge->hash, &hash) && judge->len > 0 && judge->after == 0);
-    ck_assert_ptr_null(talk_effect(&talk, EFFECT_PERSIST));
+    ck_assert_ptr_null(hearing_effect(&hearing, EFFECT_PERSIST));
 
     /* Sent again while it is judged: once is enough. */
-    decree = talk_next(agree, "next");
-    ck_assert_int_eq(talk_propose(&talk, VOTER, LEADER, term, &decree, &hash), 0);
-    ck_assert_ptr_null(talk_effect(&talk, EFFECT_JUDGE));
+    decree = hearing_next(agree, "next");
+    ck_assert_int_eq(hearing_propose(&hearing, VOTER, LEADER, term, &decree, &hash), 0);
+    ck_assert_ptr_null(hearing_effect(&hearing, EFFECT_JUDGE));
 
-    talk_judge(&talk, VOTER, &agree->hash, true); /* another one */
-    ck_assert_uint_eq(talk.effects.count, 0);
-    talk_judge(&talk, VOTER, &hash, true);
-    talk_persisted(&talk, FRAME_ACCEPT);
+    hearing_judge(&hearing, VOTER, &agree->hash, true); /* another one */
+    ck_assert_uint_eq(hearing.effects.count, 0);
+    hearing_judge(&hearing, VOTER, &hash, true);
+    hearing_persisted(&hearing, FRAME_ACCEPT);
     struct accept accept;
-    const struct effect *sent = talk_frame(&talk, FRAME_ACCEPT);
-    ck_assert_int_eq(accept_message_decode(sent->bytes, sent->len, &accept, &talk.err),
+    const struct effect *sent = hearing_frame(&hearing, FRAME_ACCEPT);
+    ck_assert_int_eq(accept_message_decode(sent->bytes, sent->len, &accept, &hearing.err),
                      0);
     ck_assert(
         accept_verify(&agree->self, &agree->accepted, &hash, term, accept.signature));
-    talk_judge(&talk, VOTER, &hash, true); /* twice */
-    ck_assert_uint_eq(talk.effects.count, 0);
+    hearing_judge(&hearing, VOTER, &hash, true); /* twice */
+    ck_assert_uint_eq(hearing.effects.count, 0);
 
     /* Accepted: not judged again, not even in a later term by another leader. */
-    decree = talk_next(agree, "next");
-    ck_assert_int_eq(talk_propose(&talk, VOTER, OTHER, term + 1, &decree, &hash), 0);
-    ck_assert_ptr_null(talk_effect(&talk, EFFECT_JUDGE));
-    talk_persisted(&talk, FRAME_ACCEPT);
-    talk_end(&talk);
+    decree = hearing_next(agree, "next");
+    ck_assert_int_eq(hearing_propose(&hearing, VOTER, OTHER, term + 1, &decree, &hash),
+                     0);
+    ck_assert_ptr_null(hearing_effect(&hearing, EFFECT_JUDGE));
+    hearing_persisted(&hearing, FRAME_ACCEPT);
+    hearing_end(&hearing);
 }
 END_TEST
 
 START_TEST(what_is_judged_wrong_is_rejected_with_the_reason)
 {
-    struct talk talk = talk_new(3);
-    struct agree *agree = talk_agree(&talk, VOTER);
+    struct hearing hearing = hearing_new(3);
+    struct agree *agree = hearing_agree(&hearing, VOTER);
     struct id hash;
     for (int again = 0; again < 2; again++) {
-        struct decree decree = talk_next(agree, "next");
+        struct decree decree = hearing_next(agree, "next");
         ck_assert_int_eq(
-            talk_propose(&talk, VOTER, LEADER, agree_term(agree), &decree, &hash), 0);
+            hearing_propose(&hearing, VOTER, LEADER, agree_term(agree), &decree, &hash),
+            0);
         if (again == 0)
-            talk_judge(&talk, VOTER, &hash, false);
-        struct reject reject = talk_rejected(&talk);
+            hearing_judge(&hearing, VOTER, &hash, false);
+        struct reject reject = hearing_rejected(&hearing);
         ck_assert(reject.reason == REASON_WRONG);
         ck_assert_str_eq(reject.text, "I count 3");
-        ck_assert_ptr_null(talk_effect(&talk, EFFECT_JUDGE));
+        ck_assert_ptr_null(hearing_effect(&hearing, EFFECT_JUDGE));
     }
     ck_assert_uint_eq(agree->accepted_term, 0);
-    talk_end(&talk);
+    hearing_end(&hearing);
 }
 END_TEST
 
 START_TEST(a_verdict_that_comes_too_late_changes_nothing)
 {
-    struct talk talk = talk_new(3);
-    struct agree *agree = talk_agree(&talk, VOTER);
+    struct hearing hearing = hearing_new(3);
+    struct agree *agree = hearing_agree(&hearing, VOTER);
     uint64_t term = agree_term(agree);
     struct id hash;
-    struct decree decree = talk_next(agree, "next");
-    ck_assert_int_eq(talk_propose(&talk, VOTER, LEADER, term, &decree, &hash), 0);
-    ck_assert(talk_vote(&talk, VOTER, OTHER, FRAME_VOTE, term + 1).reason == REASON_NONE);
-    talk_judge(&talk, VOTER, &hash, true);
-    ck_assert(talk_rejected(&talk).reason == REASON_STALE_TERM);
-    ck_assert_ptr_null(talk_effect(&talk, EFFECT_PERSIST));
+    struct decree decree = hearing_next(agree, "next");
+    ck_assert_int_eq(hearing_propose(&hearing, VOTER, LEADER, term, &decree, &hash), 0);
+    ck_assert(hearing_vote(&hearing, VOTER, OTHER, FRAME_VOTE, term + 1).reason ==
+              REASON_NONE);
+    hearing_judge(&hearing, VOTER, &hash, true);
+    ck_assert(hearing_rejected(&hearing).reason == REASON_STALE_TERM);
+    ck_assert_ptr_null(hearing_effect(&hearing, EFFECT_PERSIST));
     ck_assert_uint_eq(agree->accepted_term, 0);
-    talk_end(&talk);
+    hearing_end(&hearing);
 }
 END_TEST
 
 static void
-refused_proposal(struct talk *talk, int from, uint64_t term, struct decree decree,
+refused_proposal(struct hearing *hearing, int from, uint64_t term, struct decree decree,
                  const char *why)
 {
     struct id hash;
-    ck_assert_int_eq(talk_propose(talk, VOTER, from, term, &decree, &hash), -1);
-    ck_assert_int_eq(talk->err.code, ERR_WIRE);
-    ck_assert_msg(strstr(talk->err.msg, why), "%s", talk->err.msg);
-    ck_assert_uint_eq(talk->effects.count, 0);
+    ck_assert_int_eq(hearing_propose(hearing, VOTER, from, term, &decree, &hash), -1);
+    ck_assert_int_eq(hearing->err.code, ERR_WIRE);
+    ck_assert_msg(strstr(hearing->err.msg, why), "%s", hearing->err.msg);
+    ck_assert_uint_eq(hearing->effects.count, 0);
 }
 
 START_TEST(a_proposal_that_breaks_a_rule_is_refused)
 {
-    struct talk talk = talk_new(4);
-    struct agree *agree = talk_agree(&talk, VOTER);
+    struct hearing hearing = hearing_new(4);
+    struct agree *agree = hearing_agree(&hearing, VOTER);
     uint64_t term = agree_term(agree);
     struct id hash;
-    struct decree decree = talk_next(agree, "next");
+    struct decree decree = hearing_next(agree, "next");
     decree.previous.bytes[0] ^= 1;
-    refused_proposal(&talk, LEADER, term, decree, "follow");
-    decree = talk_next(agree, "next");
+    refused_proposal(&hearing, LEADER, term, decree, "follow");
+    decree = hearing_next(agree, "next");
     decree.generation++;
-    refused_proposal(&talk, LEADER, term, decree, "follow");
-    decree = talk_next(agree, "next");
+    refused_proposal(&hearing, LEADER, term, decree, "follow");
+    decree = hearing_next(agree, "next");
     struct id first = decree.voters[0];
     decree.voters[0] = decree.voters[1];
     decree.voters[1] = first;
-    refused_proposal(&talk, LEADER, term, decree, "voters");
+    refused_proposal(&hearing, LEADER, term, decree, "voters");
 
     /* In one term there is one proposal. */
-    decree = talk_next(agree, "next");
-    ck_assert_int_eq(talk_propose(&talk, VOTER, LEADER, term, &decree, &hash), 0);
-    talk_judge(&talk, VOTER, &hash, true);
-    refused_proposal(&talk, LEADER, term, talk_next(agree, "other"), "second proposal");
+    decree = hearing_next(agree, "next");
+    ck_assert_int_eq(hearing_propose(&hearing, VOTER, LEADER, term, &decree, &hash), 0);
+    hearing_judge(&hearing, VOTER, &hash, true);
+    refused_proposal(&hearing, LEADER, term, hearing_next(agree, "other"),
+                     "second proposal");
 
     /* Below a promise. */
-    talk_vote(&talk, VOTER, OTHER, FRAME_VOTE, term + 1);
-    decree = talk_next(agree, "next");
-    ck_assert_int_eq(talk_propose(&talk, VOTER, LEADER, term, &decree, &hash), 0);
-    ck_assert(talk_rejected(&talk).reason == REASON_STALE_TERM);
-    ck_assert_ptr_null(talk_frame(&talk, FRAME_ACCEPT));
+    hearing_vote(&hearing, VOTER, OTHER, FRAME_VOTE, term + 1);
+    decree = hearing_next(agree, "next");
+    ck_assert_int_eq(hearing_propose(&hearing, VOTER, LEADER, term, &decree, &hash), 0);
+    ck_assert(hearing_rejected(&hearing).reason == REASON_STALE_TERM);
+    ck_assert_ptr_null(hearing_frame(&hearing, FRAME_ACCEPT));
 
     /* Two epochs ahead: we ask for the one between. */
-    decree = talk_next(agree, "next");
+    decree = hearing_next(agree, "next");
     decree.epoch++;
-    ck_assert_int_eq(talk_propose(&talk, VOTER, OTHER, term + 1, &decree, &hash), 0);
-    ck_assert(talk_rejected(&talk).reason == REASON_BEHIND);
-    ck_assert_ptr_nonnull(talk_frame(&talk, FRAME_FETCH));
+    ck_assert_int_eq(hearing_propose(&hearing, VOTER, OTHER, term + 1, &decree, &hash),
+                     0);
+    ck_assert(hearing_rejected(&hearing).reason == REASON_BEHIND);
+    ck_assert_ptr_nonnull(hearing_frame(&hearing, FRAME_FETCH));
 
     /* An epoch that is over: the sender is told. */
-    decree = talk_next(agree, "next");
+    decree = hearing_next(agree, "next");
     decree.epoch--;
-    ck_assert_int_eq(talk_propose(&talk, VOTER, OTHER, term + 1, &decree, &hash), 0);
-    ck_assert(talk_rejected(&talk).reason == REASON_STALE_EPOCH);
-    ck_assert_ptr_nonnull(talk_frame(&talk, FRAME_COMMIT));
-    talk_end(&talk);
+    ck_assert_int_eq(hearing_propose(&hearing, VOTER, OTHER, term + 1, &decree, &hash),
+                     0);
+    ck_assert(hearing_rejected(&hearing).reason == REASON_STALE_EPOCH);
+    ck_assert_ptr_nonnull(hearing_frame(&hearing, FRAME_COMMIT));
+    hearing_end(&hearing);
 }
 END_TEST
 
 /* Node VOTER accepts a decree by LEADER, that nobody else has heard of and that dies. */
 static struct id
-accepted_and_orphaned(struct talk *talk)
+accepted_and_orphaned(struct hearing *hearing)
 {
-    struct agree *agree = talk_agree(talk, VOTER);
+    struct agree *agree = hearing_agree(hearing, VOTER);
     struct id hash;
-    talk->net->propose = false;
-    struct decree decree = talk_next(agree, "orphan");
-    ck_assert_int_eq(talk_propose(talk, VOTER, LEADER, agree_term(agree), &decree, &hash),
-                     0);
-    talk_judge(talk, VOTER, &hash, true);
+    hearing->net->propose = false;
+    struct decree decree = hearing_next(agree, "orphan");
+    ck_assert_int_eq(
+        hearing_propose(hearing, VOTER, LEADER, agree_term(agree), &decree, &hash), 0);
+    hearing_judge(hearing, VOTER, &hash, true);
     ck_assert_uint_gt(agree->accepted_term, 0);
     /* Its write and its answer; the answer finds nobody. */
-    council_crash(talk->net, LEADER);
-    council_carry(talk->net, VOTER, &talk->effects);
+    council_crash(hearing->net, LEADER);
+    council_carry(hearing->net, VOTER, &hearing->effects);
     return hash;
 }
 
 START_TEST(a_new_leader_proposes_what_was_accepted_and_then_asks_for_votes_again)
 {
-    struct talk talk = talk_new(3);
-    struct id hash = accepted_and_orphaned(&talk);
-    uint64_t epoch = council_epoch(talk.net, OTHER),
-             term = agree_term(talk_agree(&talk, OTHER));
-    int judges = talk.net->nodes[VOTER].judges;
-    int collects[] = {talk.net->nodes[VOTER].collects, talk.net->nodes[OTHER].collects};
-    while (council_epoch(talk.net, VOTER) == epoch ||
-           council_epoch(talk.net, OTHER) == epoch) {
-        council_run(talk.net, 5);
-        ck_assert_int_lt((int)talk.net->now_ms, 60000);
+    struct hearing hearing = hearing_new(3);
+    struct id hash = accepted_and_orphaned(&hearing);
+    uint64_t epoch = council_epoch(hearing.net, OTHER),
+             term = agree_term(hearing_agree(&hearing, OTHER));
+    int judges = hearing.net->nodes[VOTER].judges;
+    int collects[] = {hearing.net->nodes[VOTER].collects,
+                      hearing.net->nodes[OTHER].collects};
+    while (council_epoch(hearing.net, VOTER) == epoch ||
+           council_epoch(hearing.net, OTHER) == epoch) {
+        council_run(hearing.net, 5);
+        ck_assert_int_lt((int)hearing.net->now_ms, 60000);
     }
     for (int i = VOTER; i <= OTHER; i++) {
-        ck_assert_uint_eq(council_epoch(talk.net, i), epoch + 1);
-        ck_assert(id_equal(agree_decree_hash(talk_agree(&talk, i)), &hash));
-        ck_assert_uint_eq(talk_agree(&talk, i)->certificate.term, term + 1);
-        ck_assert_int_eq(talk.net->nodes[i].collects, collects[i - VOTER]);
+        ck_assert_uint_eq(council_epoch(hearing.net, i), epoch + 1);
+        ck_assert(id_equal(agree_decree_hash(hearing_agree(&hearing, i)), &hash));
+        ck_assert_uint_eq(hearing_agree(&hearing, i)->certificate.term, term + 1);
+        ck_assert_int_eq(hearing.net->nodes[i].collects, collects[i - VOTER]);
     }
-    ck_assert_int_eq(talk.net->nodes[VOTER].judges, judges); /* it had accepted */
-    council_run(talk.net, 500);
-    int leader = council_leader(talk.net);
-    ck_assert_uint_eq(agree_term(talk_agree(&talk, leader)), term + 2);
-    ck_assert(agree_idle(talk_agree(&talk, leader)));
-    ck_assert_int_eq(talk.net->nodes[leader].collects, collects[leader - VOTER] + 1);
-    ck_assert_str_eq(talk.net->history->wrong, "");
-    talk_end(&talk);
+    ck_assert_int_eq(hearing.net->nodes[VOTER].judges, judges); /* it had accepted */
+    council_run(hearing.net, 500);
+    int leader = council_leader(hearing.net);
+    ck_assert_uint_eq(agree_term(hearing_agree(&hearing, leader)), term + 2);
+    ck_assert(agree_idle(hearing_agree(&hearing, leader)));
+    ck_assert_int_eq(hearing.net->nodes[leader].collects, collects[leader - VOTER] + 1);
+    ck_assert_str_eq(hearing.net->history->wrong, "");
+    hearing_end(&hearing);
 }
 END_TEST
 
 START_TEST(a_commit_raises_the_promise_to_its_term)
 {
-    struct talk talk = talk_new(3);
+    struct hearing hearing = hearing_new(3);
     /* Node OTHER hears of no election and gets the decree alone. */
-    struct council *net = talk.net;
+    struct council *net = hearing.net;
     uint64_t epoch = council_epoch(net, OTHER);
     net->propose = false;
     net->cut[VOTER][OTHER] = net->cut[LEADER][OTHER] = true;
     net->cut[OTHER][VOTER] = net->cut[OTHER][LEADER] = true;
     council_run(net, 300);
-    agree_resign(talk_agree(&talk, LEADER), net->now_ms, &talk.effects);
-    council_carry(net, LEADER, &talk.effects);
+    agree_resign(hearing_agree(&hearing, LEADER), net->now_ms, &hearing.effects);
+    council_carry(net, LEADER, &hearing.effects);
     council_run(net, 1500);
     int leader = council_leader(net);
     net->job_permille = 1000;
@@ -469,78 +489,79 @@ START_TEST(a_commit_raises_the_promise_to_its_term)
     council_run(net, 100);
     net->propose = false;
     council_run(net, 100);
-    uint64_t term = talk_agree(&talk, leader)->certificate.term;
-    ck_assert_uint_gt(term, talk_agree(&talk, OTHER)->promised);
-    agree_commit_encode(talk_agree(&talk, leader), epoch, &talk.body);
-    ck_assert_int_eq(talk_hear(&talk, OTHER, VOTER, FRAME_COMMIT), 0);
+    uint64_t term = hearing_agree(&hearing, leader)->certificate.term;
+    ck_assert_uint_gt(term, hearing_agree(&hearing, OTHER)->promised);
+    agree_commit_encode(hearing_agree(&hearing, leader), epoch, &hearing.body);
+    ck_assert_int_eq(hearing_hear(&hearing, OTHER, VOTER, FRAME_COMMIT), 0);
     ck_assert_uint_gt(council_epoch(net, OTHER), epoch);
-    ck_assert_uint_ge(talk_agree(&talk, OTHER)->promised, term);
-    ck_assert(talk_effect(&talk, EFFECT_PERSIST) < talk_effect(&talk, EFFECT_COMMITTED));
-    talk_end(&talk);
+    ck_assert_uint_ge(hearing_agree(&hearing, OTHER)->promised, term);
+    ck_assert(hearing_effect(&hearing, EFFECT_PERSIST) <
+              hearing_effect(&hearing, EFFECT_COMMITTED));
+    hearing_end(&hearing);
 }
 END_TEST
 
 static int
-leader_proposes(struct talk *talk, const char *body)
+leader_proposes(struct hearing *hearing, const char *body)
 {
-    struct agree *agree = talk_agree(talk, LEADER);
-    effects_clear(&talk->effects);
-    return agree_propose(agree, talk->net->now_ms, CAUSE_JOB, agree->decree.members,
-                         agree->decree.members_count, body, strlen(body), &talk->effects,
-                         &talk->err);
+    struct agree *agree = hearing_agree(hearing, LEADER);
+    effects_clear(&hearing->effects);
+    return agree_propose(agree, hearing->net->now_ms, CAUSE_JOB, agree->decree.members,
+                         agree->decree.members_count, body, strlen(body),
+                         &hearing->effects, &hearing->err);
 }
 
 START_TEST(only_an_idle_leader_may_propose)
 {
-    struct talk talk = talk_new(3);
-    struct agree *follower = talk_agree(&talk, VOTER);
-    ck_assert_int_eq(agree_propose(follower, talk.net->now_ms, CAUSE_JOB,
-                                   follower->decree.members, 3, "x", 1, &talk.effects,
-                                   &talk.err),
+    struct hearing hearing = hearing_new(3);
+    struct agree *follower = hearing_agree(&hearing, VOTER);
+    ck_assert_int_eq(agree_propose(follower, hearing.net->now_ms, CAUSE_JOB,
+                                   follower->decree.members, 3, "x", 1, &hearing.effects,
+                                   &hearing.err),
                      -1);
-    ck_assert_int_eq(talk.err.code, ERR_STOPPED);
-    ck_assert_int_eq(leader_proposes(&talk, "x"), 0);
-    ck_assert(!agree_idle(talk_agree(&talk, LEADER)));
-    ck_assert_int_eq(leader_proposes(&talk, "y"), -1);
-    ck_assert_int_eq(talk.err.code, ERR_STOPPED);
-    talk_end(&talk);
+    ck_assert_int_eq(hearing.err.code, ERR_STOPPED);
+    ck_assert_int_eq(leader_proposes(&hearing, "x"), 0);
+    ck_assert(!agree_idle(hearing_agree(&hearing, LEADER)));
+    ck_assert_int_eq(leader_proposes(&hearing, "y"), -1);
+    ck_assert_int_eq(hearing.err.code, ERR_STOPPED);
+    hearing_end(&hearing);
 }
 END_TEST
 
 START_TEST(a_wrong_signature_is_no_acceptance)
 {
-    struct talk talk = talk_new(3);
-    struct agree *agree = talk_agree(&talk, LEADER);
+    struct hearing hearing = hearing_new(3);
+    struct agree *agree = hearing_agree(&hearing, LEADER);
     uint64_t epoch = agree->decree.epoch;
-    ck_assert_int_eq(leader_proposes(&talk, "x"), 0);
+    ck_assert_int_eq(leader_proposes(&hearing, "x"), 0);
     struct accept accept = {
         .term = agree_term(agree), .epoch = epoch + 1, .hash = agree->proposal.hash};
-    accept_message_encode(&accept, &talk.body);
-    ck_assert_int_eq(talk_hear(&talk, LEADER, VOTER, FRAME_ACCEPT), -1);
-    ck_assert_int_eq(talk.err.code, ERR_AUTH);
+    accept_message_encode(&accept, &hearing.body);
+    ck_assert_int_eq(hearing_hear(&hearing, LEADER, VOTER, FRAME_ACCEPT), -1);
+    ck_assert_int_eq(hearing.err.code, ERR_AUTH);
     ck_assert_uint_eq(agree->proposal.accepted, 0);
 
-    accept_sign(talk.net->nodes[VOTER].key, &agree->proposal.decree, &accept.hash,
+    accept_sign(hearing.net->nodes[VOTER].key, &agree->proposal.decree, &accept.hash,
                 accept.term, accept.signature);
-    accept_message_encode(&accept, &talk.body);
-    ck_assert_int_eq(talk_hear(&talk, LEADER, VOTER, FRAME_ACCEPT), 0);
+    accept_message_encode(&accept, &hearing.body);
+    ck_assert_int_eq(hearing_hear(&hearing, LEADER, VOTER, FRAME_ACCEPT), 0);
     ck_assert_uint_eq(agree->decree.epoch, epoch + 1);
-    talk_persisted(&talk, FRAME_COMMIT);
-    talk_end(&talk);
+    hearing_persisted(&hearing, FRAME_COMMIT);
+    hearing_end(&hearing);
 }
 END_TEST
 
 START_TEST(a_refused_leader_pauses_and_may_propose_something_else_in_a_new_term)
 {
-    struct talk talk = talk_new(3);
-    struct agree *agree = talk_agree(&talk, LEADER);
-    talk.net->propose = false;
+    struct hearing hearing = hearing_new(3);
+    struct agree *agree = hearing_agree(&hearing, LEADER);
+    hearing.net->propose = false;
     uint64_t epoch = agree->decree.epoch, term = agree_term(agree);
-    ck_assert_int_eq(leader_proposes(&talk, "bad"), 0);
+    ck_assert_int_eq(leader_proposes(&hearing, "bad"), 0);
     struct id hash = agree->proposal.hash;
-    council_split(talk.net, 1, 6, true); /* nobody hears it */
-    council_carry(talk.net, LEADER, &talk.effects);
-    council_split(talk.net, 1, 6, false);
+    council_split(hearing.net, 1, 6, true); /* nobody hears it */
+    council_carry(hearing.net, LEADER, &hearing.effects);
+    council_split(hearing.net, 1, 6, false);
     for (int i = VOTER; i <= OTHER; i++) {
         struct reject reject = {.term = term,
                                 .epoch = epoch + 1,
@@ -548,23 +569,23 @@ START_TEST(a_refused_leader_pauses_and_may_propose_something_else_in_a_new_term)
                                 .reason = REASON_WRONG,
                                 .my_term = term,
                                 .my_epoch = epoch};
-        reject_encode(&reject, &talk.body);
-        ck_assert_int_eq(talk_hear(&talk, LEADER, i, FRAME_REJECT), 0);
+        reject_encode(&reject, &hearing.body);
+        ck_assert_int_eq(hearing_hear(&hearing, LEADER, i, FRAME_REJECT), 0);
     }
     ck_assert(agree_role(agree) == AGREE_LEADER && !agree_idle(agree));
-    int collects = talk.net->nodes[LEADER].collects;
-    council_run(talk.net, 200);
-    ck_assert_int_eq(talk.net->nodes[LEADER].collects, collects);
-    council_run(talk.net, 400);
+    int collects = hearing.net->nodes[LEADER].collects;
+    council_run(hearing.net, 200);
+    ck_assert_int_eq(hearing.net->nodes[LEADER].collects, collects);
+    council_run(hearing.net, 400);
     ck_assert(agree_idle(agree));
-    ck_assert_int_eq(talk.net->nodes[LEADER].collects, collects + 1);
+    ck_assert_int_eq(hearing.net->nodes[LEADER].collects, collects + 1);
     ck_assert_uint_eq(agree_term(agree), term + 1);
-    ck_assert_int_eq(leader_proposes(&talk, "good"), 0);
-    council_carry(talk.net, LEADER, &talk.effects);
-    council_run(talk.net, 100);
-    ck_assert_uint_eq(council_epoch(talk.net, OTHER), epoch + 1);
+    ck_assert_int_eq(leader_proposes(&hearing, "good"), 0);
+    council_carry(hearing.net, LEADER, &hearing.effects);
+    council_run(hearing.net, 100);
+    ck_assert_uint_eq(council_epoch(hearing.net, OTHER), epoch + 1);
     ck_assert_mem_eq(agree->decree.body, "good", 4);
-    talk_end(&talk);
+    hearing_end(&hearing);
 }
 END_TEST
 
