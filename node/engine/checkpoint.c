@@ -200,61 +200,191 @@ write_manifest(const char *folder, struct err *err)
     return result;
 }
 
-static int64_t
-step_of(const char *name)
-{
-    static const char prefix[] = "step-";
-    if (strncmp(name, prefix, sizeof(prefix) - 1) != 0)
-        return -1;
-    char *end;
-    errno = 0;
-    long long step = strtoll(name + sizeof(prefix) - 1, &end, 10);
-    return *end == '\0' && end != name + sizeof(prefix) - 1 && errno == 0 && step >= 0
-               ? step
-               : -1;
-}
-
-static int
-compare_steps(const void *left, const void *right)
-{
-    int64_t a = *(const int64_t *)left, b = *(const int64_t *)right;
-    return (a < b) - (a > b); /* newest first */
-}
-
-/* Steps of the checkpoints in a job's folder, newest first. */
-static size_t
-list_steps(const char *folder, int64_t *steps)
-{
-    DIR *dir = opendir(folder);
-    size_t count = 0;
-    struct dirent *entry;
-    while (dir && count < STEPS_MAX && (entry = readdir(dir)))
-        if (step_of(entry->d_name) >= 0)
-            steps[count++] = step_of(entry->d_name);
-    if (dir)
-        closedir(dir);
-    qsort(steps, count, sizeof(*steps), compare_steps);
-    return count;
-}
-
 static void
 step_name(int64_t step, char name[32])
 {
     snprintf(name, 32, "step-%06lld", (long long)step);
 }
 
-static void
-remove_old(const char *folder, int keep)
+/* Only what step_name() gives: "step-7" is no checkpoint of ours. */
+static int64_t
+step_of(const char *name)
 {
-    int64_t *steps = xcalloc(STEPS_MAX, sizeof(*steps));
-    size_t count = list_steps(folder, steps);
-    for (size_t i = (size_t)keep; keep > 0 && i < count; i++) {
+    static const char prefix[] = "step-";
+    if (strncmp(name, prefix, sizeof(prefix) - 1) != 0)
+        return -1;
+    char again[32];
+    long long step = strtoll(name + sizeof(prefix) - 1, NULL, 10);
+    step_name(step, again);
+    return step >= 0 && strcmp(again, name) == 0 ? step : -1;
+}
+
+/* When a checkpoint was written, in nanoseconds; without a manifest, its folder. */
+static int64_t
+written_ns(const char *path)
+{
+    char manifest[PATH_BYTES_MAX];
+    struct stat status;
+    if (stat(path_join(manifest, path, "manifest.json"), &status) && stat(path, &status))
+        return 0;
+    return (int64_t)status.st_mtim.tv_sec * 1000000000 + status.st_mtim.tv_nsec;
+}
+
+struct listed {
+    int64_t step;
+    int64_t time_ns; /* 0: in the order of the steps alone */
+};
+
+static int
+compare_listed(const void *left, const void *right)
+{
+    const struct listed *a = left, *b = right;
+    if (a->time_ns != b->time_ns)
+        return a->time_ns < b->time_ns ? 1 : -1;
+    return (a->step < b->step) - (a->step > b->step); /* newest first */
+}
+
+/* The checkpoints in a job's folder, the largest step or the last written first. */
+static size_t
+list_steps(const char *folder, bool by_time, struct listed *list)
+{
+    DIR *dir = opendir(folder);
+    size_t count = 0;
+    struct dirent *entry;
+    while (dir && count < STEPS_MAX && (entry = readdir(dir))) {
+        char path[PATH_BYTES_MAX];
+        int64_t step = step_of(entry->d_name);
+        if (step < 0)
+            continue;
+        list[count++] = (struct listed){
+            step, by_time ? written_ns(path_join(path, folder, entry->d_name)) : 0};
+    }
+    if (dir)
+        closedir(dir);
+    qsort(list, count, sizeof(*list), compare_listed);
+    return count;
+}
+
+/* One file against its line of the manifest: its size, and its hash when asked. */
+static int
+check_file(const char *path, const struct json *line, bool hashed, struct err *err)
+{
+    struct id hash, expected;
+    struct stat status;
+    int64_t bytes = json_int(json_get(line, "bytes"), -1);
+    if (!id_parse(&expected, json_text(json_get(line, "blake2b"), "")))
+        return err_set(err, ERR_CORRUPT, "the manifest does not name \"%s\"", path);
+    if (stat(path, &status))
+        return err_set_errno(err, "could not open \"%s\"", path);
+    if (status.st_size != bytes)
+        return err_set(
+            err, ERR_CORRUPT, "\"%s\" has %lld bytes, but the manifest says %lld", path,
+            (long long)status.st_size, (long long)json_int(json_get(line, "bytes"), -1));
+    if (!hashed)
+        return 0;
+    if (hash_file(path, &hash, &bytes, err))
+        return -1;
+    if (!id_equal(&hash, &expected))
+        return err_set(err, ERR_CORRUPT,
+                       "\"%s\" is damaged: its hash differs from the manifest's", path);
+    return 0;
+}
+
+/* Is a checkpoint whole? Without hashes: by the sizes of its files. */
+static int
+check_manifest(const char *folder, bool hashed, struct err *err)
+{
+    char path[PATH_BYTES_MAX];
+    struct json *manifest =
+        json_read(path_join(path, folder, "manifest.json"), FILE_BYTES_MAX, err);
+    if (!manifest)
+        return err->code == ERR_SYSTEM
+                   ? err_set(err, ERR_CORRUPT, "\"%s\" has no manifest", folder)
+                   : -1;
+    const struct json *files = json_get(manifest, "files");
+    int result = 0;
+    for (size_t i = 0; i < WRITTEN && result == 0; i++)
+        result = check_file(path_join(path, folder, written[i]),
+                            json_get(files, written[i]), hashed, err);
+    json_free(manifest);
+    if (result)
+        err->code = ERR_CORRUPT;
+    return result;
+}
+
+/* Of the checkpoints up to `step`, which is whole, the newest `keep` whole ones stay.
+ * Newer ones are what a run that fell back has not reached again. */
+static void
+remove_old(const char *folder, int64_t step, int keep)
+{
+    struct listed *list = xcalloc(STEPS_MAX, sizeof(*list));
+    size_t count = keep > 0 ? list_steps(folder, false, list) : 0;
+    int kept = 1;
+    for (size_t i = 0; i < count; i++) {
         char path[PATH_BYTES_MAX], name[32];
         struct err ignored;
-        step_name(steps[i], name);
-        file_remove_tree(path_join(path, folder, name), &ignored);
+        step_name(list[i].step, name);
+        path_join(path, folder, name);
+        if (list[i].step >= step)
+            continue;
+        if (kept < keep && check_manifest(path, false, &ignored) == 0)
+            kept++;
+        else
+            file_remove_tree(path, &ignored);
     }
-    free(steps);
+    free(list);
+}
+
+/* What a process that was killed while it wrote has left behind. */
+static void
+remove_unfinished(const char *folder)
+{
+    DIR *dir = opendir(folder);
+    struct dirent *entry;
+    while (dir && (entry = readdir(dir))) {
+        size_t len = strlen(entry->d_name);
+        char path[PATH_BYTES_MAX];
+        struct err ignored;
+        if (strncmp(entry->d_name, ".step-", 6) == 0 && len > 4 &&
+            strcmp(entry->d_name + len - 4, ".new") == 0)
+            file_remove_tree(path_join(path, folder, entry->d_name), &ignored);
+    }
+    if (dir)
+        closedir(dir);
+}
+
+/* Put a finished folder in its place. The same step may be there from before a redone
+ * step: the two change places in one operation, so that one of them is always there. */
+static int
+put_in_place(const char *temporary, const char *path, struct err *err)
+{
+    if (!file_exists(path)) {
+        if (rename(temporary, path))
+            return err_set_errno(err, "could not rename \"%s\"", temporary);
+        return 0;
+    }
+    struct err ignored;
+    if (renameat2(AT_FDCWD, temporary, AT_FDCWD, path, RENAME_EXCHANGE) == 0) {
+        file_remove_tree(temporary, &ignored);
+        return 0;
+    }
+    if (errno != EINVAL && errno != ENOSYS)
+        return err_set_errno(err, "could not replace \"%s\"", path);
+    /* A file system that cannot exchange: the old one is moved aside first. */
+    char aside[PATH_BYTES_MAX + 8];
+    snprintf(aside, sizeof(aside), "%s.old", path);
+    if (file_remove_tree(aside, err))
+        return -1;
+    if (rename(path, aside))
+        return err_set_errno(err, "could not rename \"%s\"", path);
+    if (rename(temporary, path)) {
+        err_set_errno(err, "could not rename \"%s\"", temporary);
+        if (rename(aside, path))
+            err_wrap(err, "the older checkpoint is in \"%s\"", aside);
+        return -1;
+    }
+    file_remove_tree(aside, &ignored);
+    return 0;
 }
 
 int
@@ -267,82 +397,24 @@ checkpoint_write(const char *folder, const struct checkpoint_info *info,
     snprintf(hidden, sizeof(hidden), ".%s.new", name);
     path_join(path, folder, name);
     path_join(temporary, folder, hidden);
-    struct err ignored;
-    if (file_make_folder(folder, err) || file_remove_tree(temporary, err) ||
-        file_make_folder(temporary, err) || write_config(temporary, &info->shape, err) ||
+    if (file_make_folder(folder, err))
+        return -1;
+    remove_unfinished(folder);
+    if (file_make_folder(temporary, err) || write_config(temporary, &info->shape, err) ||
         write_tensors(temporary, &info->shape, state, err) ||
-        write_trainer(temporary, info, err) || write_manifest(temporary, err))
-        goto fail;
-    /* The same step may be there from before a redone step: it is replaced, the old one
-     * moved aside first. */
-    if (file_exists(path)) {
-        char aside[PATH_BYTES_MAX];
-        snprintf(hidden, sizeof(hidden), ".%s.old", name);
-        path_join(aside, folder, hidden);
-        if (file_remove_tree(aside, err))
-            goto fail;
-        if (rename(path, aside)) {
-            err_set_errno(err, "could not rename \"%s\"", path);
-            goto fail;
-        }
-        if (rename(temporary, path)) {
-            err_set_errno(err, "could not rename \"%s\"", temporary);
-            if (rename(aside, path))
-                err_wrap(err, "the older checkpoint is in \"%s\"", aside);
-            goto fail;
-        }
-        file_remove_tree(aside, &ignored);
-    } else if (rename(temporary, path)) {
-        err_set_errno(err, "could not rename \"%s\"", temporary);
-        goto fail;
+        write_trainer(temporary, info, err) || write_manifest(temporary, err) ||
+        put_in_place(temporary, path, err)) {
+        struct err ignored;
+        file_remove_tree(temporary, &ignored);
+        return -1;
     }
     if (file_sync_folder(folder, err))
         return -1;
-    remove_old(folder, keep);
+    remove_old(folder, info->step, keep);
     return 0;
-fail:
-    file_remove_tree(temporary, &ignored);
-    return -1;
 }
 
 /* ---- reading ---- */
-
-static int
-check_manifest(const char *folder, struct err *err)
-{
-    char path[PATH_BYTES_MAX];
-    struct json *manifest =
-        json_read(path_join(path, folder, "manifest.json"), FILE_BYTES_MAX, err);
-    if (!manifest)
-        return err->code == ERR_SYSTEM
-                   ? err_set(err, ERR_CORRUPT, "\"%s\" has no manifest", folder)
-                   : -1;
-    const struct json *files = json_get(manifest, "files");
-    int result = 0;
-    for (size_t i = 0; i < WRITTEN && result == 0; i++) {
-        const struct json *file = json_get(files, written[i]);
-        struct id hash, expected;
-        int64_t bytes;
-        if (!id_parse(&expected, json_text(json_get(file, "blake2b"), "")))
-            result = err_set(err, ERR_CORRUPT, "the manifest does not name \"%s\"",
-                             written[i]);
-        else if (hash_file(path_join(path, folder, written[i]), &hash, &bytes, err))
-            result = -1;
-        else if (bytes != json_int(json_get(file, "bytes"), -1))
-            result = err_set(
-                err, ERR_CORRUPT, "\"%s\" has %lld bytes, but the manifest says %lld",
-                path, (long long)bytes, (long long)json_int(json_get(file, "bytes"), -1));
-        else if (!id_equal(&hash, &expected))
-            result = err_set(err, ERR_CORRUPT,
-                             "\"%s\" is damaged: its hash differs from the "
-                             "manifest's",
-                             path);
-    }
-    json_free(manifest);
-    if (result)
-        err->code = ERR_CORRUPT;
-    return result;
-}
 
 static bool
 take_word(const struct json *value, uint64_t *out)
@@ -414,7 +486,7 @@ checkpoint_open(const char *path, struct checkpoint_info *info, struct err *err)
     char file[PATH_BYTES_MAX];
     struct checkpoint *checkpoint = xcalloc(1, sizeof(*checkpoint));
     struct checkpoint_info found = {0};
-    if (check_manifest(path, err) || read_shape(path, &found.shape, err) ||
+    if (check_manifest(path, true, err) || read_shape(path, &found.shape, err) ||
         read_trainer(path, &found, err))
         goto fail;
     checkpoint->shape = found.shape;
@@ -479,30 +551,46 @@ note_damage(char *damaged, size_t size, const struct err *err)
     snprintf(damaged + used, size - used, "%s%s", used ? "; " : "", err->msg);
 }
 
-static int64_t
+/* Known to be of another job, before anything is read whole. */
+static bool
+of_another(const char *path, const struct id *job)
+{
+    struct checkpoint_info info = {0};
+    struct err ignored;
+    bool other = !id_empty(job) && read_trainer(path, &info, &ignored) == 0 &&
+                 !id_equal(job, &info.job);
+    checkpoint_info_release(&info);
+    return other;
+}
+
+/* Of one job: the largest step. Of any: the one written last, since a later run of the
+ * same name may have begun anew. */
+static bool
 newest_in(const char *folder, const struct id *job, char *path, char *damaged,
           size_t damaged_size)
 {
-    int64_t *steps = xcalloc(STEPS_MAX, sizeof(*steps));
-    size_t count = list_steps(folder, steps);
-    int64_t found = -1;
-    for (size_t i = 0; i < count && found < 0; i++) {
+    struct listed *list = xcalloc(STEPS_MAX, sizeof(*list));
+    size_t count = list_steps(folder, id_empty(job), list);
+    bool found = false;
+    for (size_t i = 0; i < count && !found; i++) {
         char name[32], candidate[PATH_BYTES_MAX];
         struct checkpoint_info info = {0};
         struct err err;
-        step_name(steps[i], name);
+        step_name(list[i].step, name);
         path_join(candidate, folder, name);
+        if (of_another(candidate, job))
+            continue;
         struct checkpoint *checkpoint = checkpoint_open(candidate, &info, &err);
         if (!checkpoint) {
             note_damage(damaged, damaged_size, &err);
         } else if (id_empty(job) || id_equal(job, &info.job)) {
             memcpy(path, candidate, PATH_BYTES_MAX);
-            found = steps[i];
+            found = true;
         }
         checkpoint_info_release(&info);
         checkpoint_close(checkpoint);
     }
-    free(steps);
+    free(list);
     return found;
 }
 
@@ -512,7 +600,7 @@ checkpoint_in(const char *folder, const struct id *job, char path[PATH_BYTES_MAX
 {
     if (damaged && damaged_size > 0)
         damaged[0] = '\0';
-    if (newest_in(folder, job, path, damaged, damaged_size) < 0)
+    if (!newest_in(folder, job, path, damaged, damaged_size))
         return err_set(err, ERR_USAGE, "there is no whole checkpoint in \"%s\"", folder);
     return 0;
 }
@@ -532,14 +620,10 @@ checkpoint_newest(const char *root, const struct id *job, char path[PATH_BYTES_M
         if (entry->d_name[0] == '.')
             continue;
         path_join(folder, root, entry->d_name);
-        if (newest_in(folder, job, candidate, damaged, damaged_size) < 0)
+        if (!newest_in(folder, job, candidate, damaged, damaged_size))
             continue;
         /* Among several jobs: the one that was written last. */
-        struct stat status;
-        int64_t time =
-            stat(candidate, &status) == 0
-                ? (int64_t)status.st_mtim.tv_sec * 1000 + status.st_mtim.tv_nsec / 1000000
-                : 0;
+        int64_t time = written_ns(candidate);
         if (time > best_time) {
             best_time = time;
             memcpy(path, candidate, PATH_BYTES_MAX);

@@ -41,10 +41,10 @@ struct checkpoint_state {
     const float **tensors[3];
 };
 
-/* Write `folder`/step-N (folder = .../checkpoints/JOB, made if absent); keeps the newest
- * `keep` whole ones (0: all) and removes older. `path` gets the new folder's path
- * (PATH_BYTES_MAX). On failure nothing is left behind and ERR_SYSTEM says which file and
- * why. */
+/* Write `folder`/step-N (folder = .../checkpoints/JOB, made if absent); keeps it and the
+ * newest whole ones before it, `keep` together (0: all), and removes older. `path` gets
+ * the new folder's path (PATH_BYTES_MAX). On failure nothing is left behind and
+ * ERR_SYSTEM says which file and why. */
 int checkpoint_write(const char *folder, const struct checkpoint_info *info,
                      const struct checkpoint_state *state, int keep, char *path,
                      struct err *err);
@@ -66,9 +66,10 @@ int checkpoint_tensor(const struct checkpoint *checkpoint, int tensor, int kind,
 int checkpoint_in(const char *folder, const struct id *job, char path[PATH_BYTES_MAX],
                   char *damaged, size_t damaged_size, struct err *err);
 
-/* The newest whole checkpoint below `root` (.../checkpoints) of this job, or of any with
- * an empty id: its path, else -1 with ERR_USAGE "there is no whole checkpoint". Damaged
- * ones met on the way are passed over and described in `damaged` (may be NULL). */
+/* The newest whole checkpoint below `root` (.../checkpoints) of this job (the largest
+ * step), or of any with an empty id (the one written last): its path, else -1 with
+ * ERR_USAGE "there is no whole checkpoint". Damaged ones met on the way are passed over
+ * and described in `damaged` (may be NULL). */
 int checkpoint_newest(const char *root, const struct id *job, char path[PATH_BYTES_MAX],
                       char *damaged, size_t damaged_size, struct err *err);
 
