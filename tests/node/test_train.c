@@ -416,13 +416,14 @@ END_TEST
 
 START_TEST(a_node_without_a_part_keeps_the_copy_that_saves_the_run)
 {
+    enum { STEPS = 150 };
     static const struct crew_plan on_another = {
         .stages = 1, .pipelines = 1, .micro_batch = 2, .layers = {4}, .nodes = {1}};
     struct outcome plain;
-    run_plain(&one_node, 1, 40, &plain);
+    run_plain(&one_node, 1, STEPS, &plain);
     struct crew crew;
     crew_open(&crew, 3); /* node 2 is of the other zone */
-    crew.job.steps = 40;
+    crew.job.steps = STEPS;
     crew.job.copy_every = 6;
     crew.mute_copied = true; /* nobody hears that a copy is complete */
     crew_epoch(&crew, &one_node);
@@ -445,8 +446,8 @@ START_TEST(a_node_without_a_part_keeps_the_copy_that_saves_the_run)
     crew_halt(&crew);
     crew_epoch(&crew, &on_another);
     ck_assert_int_ge(crew.recovery.base_step, base);
-    crew_until_step(&crew, 40);
-    same_losses(&crew, &plain, 40, 1);
+    crew_until_step(&crew, STEPS);
+    same_losses(&crew, &plain, STEPS, 1);
     crew_close(&crew);
     free(plain.state);
 }
