@@ -363,6 +363,12 @@ agree_idle(const struct agree *agree)
 }
 
 int64_t
+agree_current_ms(const struct agree *agree)
+{
+    return agree->current_ms;
+}
+
+int64_t
 agree_heard_ms(const struct agree *agree, const struct id *voter)
 {
     int index = agree_voter_index(agree, voter);

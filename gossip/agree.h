@@ -96,6 +96,10 @@ agree_decree(const struct agree *agree); /* newest committed; NULL: none */
 const struct id *agree_decree_hash(const struct agree *agree);
 bool agree_quorum(const struct agree *agree); /* false: a minority, training pauses */
 bool agree_idle(const struct agree *agree);   /* we lead and nothing is pending */
+
+/* When a leader last said that our newest epoch is the swarm's newest, too; 0: never. */
+int64_t agree_current_ms(const struct agree *agree);
+
 int64_t agree_heard_ms(const struct agree *agree,
                        const struct id *voter); /* leader: last answer of this voter */
 

@@ -134,6 +134,8 @@ beat_receive(struct agree *agree, int64_t now_ms, const struct frame *frame,
                  (agree->role == AGREE_LEADER && beat.term == agree->leader_term);
     if (!stale) {
         elect_follow(agree, now_ms, &frame->from, beat.term, effects);
+        if (beat.epoch == agree->decree.epoch)
+            agree->current_ms = now_ms;
         if (!id_empty(&beat.successor))
             leader_resigned(agree, now_ms, &beat, effects);
     }

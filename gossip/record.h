@@ -33,8 +33,9 @@ struct record {
     char address[ADDRESS_BYTES_MAX + 8]; /* base address to dial */
     char device[NAME_BYTES_MAX + 1];     /* "cpu" */
     uint32_t threads;
-    uint64_t memory_bytes;                  /* what a plan may fill */
-    uint64_t epoch;                         /* newest epoch that it knows */
+    uint64_t memory_bytes; /* what a plan may fill */
+    uint64_t epoch;        /* newest epoch that it knows */
+    uint64_t job; /* id_prefix() of the job that it has measured itself on; 0: none */
     uint8_t admission[KEY_SIGNATURE_BYTES]; /* secret_admit() over (swarm, id) */
     uint32_t links_count;
     struct record_link links[RECORD_LINKS_MAX]; /* ascending peer */

@@ -2,7 +2,7 @@
  * control.c - the UNIX socket by which commands reach this node (status.h has the
  * protocol).
  *
- * Only this machine's owner of the data folder can open it (the folder is 0700). Clients
+ * Only the data folder's owner can open it (0600). Clients
  * are few; a client that does not read is dropped once a megabyte waits for it.
  */
 #include "node/engine/train.h"
@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -167,6 +168,16 @@ to_leader(struct node *node, struct client *client, bool stop, const struct job 
                                : "the swarm has no leader at present; try again",
                false);
         return;
+    }
+    for (int i = 0; i < CLIENTS_MAX; i++) {
+        if (node->control->clients[i].fd >= 0 && node->control->clients[i].submitted) {
+            /* The leader's answer does not say to whom it is. */
+            finish(
+                node, client,
+                "another command of this node waits for the leader's answer; try again",
+                false);
+            return;
+        }
     }
     client->submitted = true;
     client->since_ms = clock_ms();
@@ -372,9 +383,13 @@ control_open(struct node *node, struct err *err)
             node->config.data, sizeof(where.sun_path) - 1);
     memcpy(where.sun_path, control->path, strlen(control->path) + 1);
     unlink(control->path);
+    mode_t mask = umask(077); /* the folder may be an older one, open to others */
     control->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (control->fd < 0 || bind(control->fd, (struct sockaddr *)&where, sizeof(where)) ||
-        listen(control->fd, 16))
+    int failed = control->fd < 0 ||
+                 bind(control->fd, (struct sockaddr *)&where, sizeof(where)) ||
+                 listen(control->fd, 16);
+    umask(mask);
+    if (failed)
         return err_set_errno(err, "could not open the control socket \"%s\"",
                              control->path);
     loop_fd(node->loop, control->fd, on_connect, node);

@@ -21,6 +21,7 @@
 
 enum {
     JOIN_VERSION = 1,
+    CATCH_UP_MS = 10000,
     MEMBERS_FILE_BYTES_MAX = 16 << 20,
     STATE_FILE_BYTES_MAX = 32 << 20
 };
@@ -36,6 +37,9 @@ enter_record(struct node *node)
                             .threads = (uint32_t)node->config.threads,
                             .memory_bytes = (uint64_t)node->config.memory_bytes,
                             .epoch = node->decree.epoch};
+    if (node->view && node->view->state != JOB_NONE &&
+        follow_measured(node, &node->view->job))
+        record.job = id_prefix(&node->view->job.train.id);
     snprintf(record.name, sizeof(record.name), "%s", node->name);
     snprintf(record.zone, sizeof(record.zone), "%s", node->config.zone);
     snprintf(record.device, sizeof(record.device), "cpu");
@@ -114,7 +118,8 @@ open_cores(struct node *node, const void *saved, size_t saved_len, struct err *e
 {
     uint64_t seed;
     key_random(&seed, sizeof(seed));
-    struct agree_options agree = {.key = node->key, .seed = seed};
+    struct agree_options agree = {
+        .key = node->key, .seed = seed, .incarnation = node->boot << 32};
     node->agree = agree_new(&agree, clock_ms(), saved, saved_len, err);
     if (!node->agree)
         return -1;
@@ -142,6 +147,18 @@ enter_swarm(struct node *node, struct err *err)
     return 0;
 }
 
+/* What a joiner signs: nobody asks in another's name. */
+static void
+join_words(const struct id *swarm, const struct id *id, const char *address,
+           struct buf *out)
+{
+    static const char purpose[] = "join1";
+    buf_add(out, purpose, sizeof(purpose));
+    buf_add(out, swarm->bytes, ID_BYTES);
+    buf_add(out, id->bytes, ID_BYTES);
+    buf_add(out, address, strlen(address));
+}
+
 /* ---- the seed's side ---- */
 
 static void
@@ -151,6 +168,33 @@ refuse(struct buf *answer, const char *why)
     writer_array(answer, 2);
     writer_bool(answer, false);
     writer_text(answer, why);
+}
+
+/* The newest decree, and as many records as fit: the joiner gets the others by gossip. */
+static void
+let_in(struct node *node, const struct id *id, const struct address *address,
+       struct buf *answer)
+{
+    admit_allow(node->admit, id);
+    mesh_peer(node->mesh, id, address);
+    struct buf decree = {0};
+    agree_export(node->agree, &decree);
+    size_t room = FRAME_BYTES_MAX - 1024, used = decree.len, count = 0;
+    while (count < gossip_count(node->gossip) &&
+           used + gossip_at(node->gossip, count)->len + 8 <= room)
+        used += gossip_at(node->gossip, count++)->len + 8;
+    writer_array(answer, 4);
+    writer_bool(answer, true);
+    writer_id(answer, &node->swarm);
+    writer_bytes(answer, decree.data, decree.len);
+    writer_array(answer, count);
+    for (size_t i = 0; i < count; i++)
+        writer_bytes(answer, gossip_at(node->gossip, i)->bytes,
+                     gossip_at(node->gossip, i)->len);
+    buf_release(&decree);
+    char joiner[ID_SHORT_SIZE], where[ADDRESS_BYTES_MAX + 8];
+    address_text(address, where);
+    log_info("node", "let in id=%s address=%s", id_short(id, joiner), where);
 }
 
 static void
@@ -163,11 +207,13 @@ on_join_request(void *arg, const void *body, size_t len, struct buf *answer)
         return;
     struct id swarm, id;
     char address_is[ADDRESS_BYTES_MAX + 8];
-    reader_enter(reader, 4, 4);
+    uint8_t signature[KEY_SIGNATURE_BYTES];
+    reader_enter(reader, 5, 5);
     uint64_t version = reader_uint(reader, UINT64_MAX);
     reader_id(reader, &swarm);
     reader_id(reader, &id);
     reader_text(reader, address_is, sizeof(address_is));
+    reader_fixed(reader, signature, sizeof(signature));
     reader_leave(reader);
     struct address address;
     if (reader_close(&reader, &err) || address_parse(address_is, &address, &err)) {
@@ -194,23 +240,14 @@ on_join_request(void *arg, const void *body, size_t len, struct buf *answer)
             "the joiner has this node's own identity; a data folder was copied, or the "
             "seed address is the joiner's own");
     } else {
-        admit_allow(node->admit, &id);
-        mesh_peer(node->mesh, &id, &address);
-        struct buf decree = {0};
-        agree_export(node->agree, &decree);
-        writer_array(answer, 4);
-        writer_bool(answer, true);
-        writer_id(answer, &node->swarm);
-        writer_bytes(answer, decree.data, decree.len);
-        size_t count = gossip_count(node->gossip);
-        writer_array(answer, count);
-        for (size_t i = 0; i < count; i++) {
-            const struct member *member = gossip_at(node->gossip, i);
-            writer_bytes(answer, member->bytes, member->len);
-        }
-        buf_release(&decree);
-        char joiner[ID_SHORT_SIZE];
-        log_info("node", "let in id=%s address=%s", id_short(&id, joiner), address_is);
+        struct buf words = {0};
+        join_words(&swarm, &id, address_is, &words);
+        bool own = key_verify(&id, words.data, words.len, signature);
+        buf_release(&words);
+        if (own)
+            let_in(node, &id, &address, answer);
+        else
+            refuse(answer, "the request is not signed by the identity that it names");
     }
 }
 
@@ -255,6 +292,16 @@ take_answer(struct node *node, const void *body, size_t len, struct err *err)
     if (!admitted)
         return err_set(err, ERR_AUTH, "the seed refuses us: %s", why);
 
+    /* The decree first: nothing is written for a swarm that is not the one it speaks of.
+     */
+    if (agree_import(node->agree, clock_ms(), decree, decree_len, &node->effects, err))
+        return -1;
+    const struct decree *newest = agree_decree(node->agree);
+    const struct id *speaks_of =
+        id_empty(&newest->swarm) ? agree_decree_hash(node->agree) : &newest->swarm;
+    if (!id_equal(speaks_of, &swarm))
+        return err_set(err, ERR_WIRE,
+                       "the seed's answer names one swarm and its decree another");
     if (!node->entered) {
         node->swarm = swarm;
         char path[PATH_BYTES_MAX];
@@ -271,9 +318,6 @@ take_answer(struct node *node, const void *body, size_t len, struct err *err)
                          &node->effects, &passed))
             log_warn("node", "a record from the seed is passed over reason=\"%s\"",
                      passed.msg);
-    node_effects(node);
-    if (agree_import(node->agree, clock_ms(), decree, decree_len, &node->effects, err))
-        return -1;
     node_effects(node);
     return 0;
 }
@@ -327,11 +371,17 @@ start_joining(struct node *node, struct err *err)
     struct buf request = {0};
     char address[ADDRESS_BYTES_MAX + 8];
     address_text(&node->config.advertise, address);
-    writer_array(&request, 4);
+    struct buf words = {0};
+    uint8_t signature[KEY_SIGNATURE_BYTES];
+    join_words(&node->swarm, &node->id, address, &words);
+    key_sign(node->key, words.data, words.len, signature);
+    buf_release(&words);
+    writer_array(&request, 5);
     writer_uint(&request, JOIN_VERSION);
     writer_id(&request, &node->swarm);
     writer_id(&request, &node->id);
     writer_text(&request, address);
+    writer_bytes(&request, signature, sizeof(signature));
     const struct address *seed = address_route(&node->config.routes, &node->config.join);
     node->join_client = join_dial(node->loop, node->secret, seed, request.data,
                                   request.len, on_join_result, node, err);
@@ -341,6 +391,32 @@ start_joining(struct node *node, struct err *err)
         log_info("node", "joining seed=%s", address);
     }
     return node->join_client ? 0 : -1;
+}
+
+void
+enter_catch_up(struct node *node, int64_t now)
+{
+    struct err err;
+    if (!agree_behind(node->agree, now) || now - node->caught_up_ms < CATCH_UP_MS)
+        return;
+    node->caught_up_ms = now;
+    /* Any member that is alive will do for a seed: another one each time. */
+    size_t count = gossip_count(node->gossip);
+    for (size_t i = 0; i < count; i++) {
+        const struct member *member =
+            gossip_at(node->gossip, (i + (size_t)(now / CATCH_UP_MS)) % count);
+        if (member->state != MEMBER_ALIVE || id_equal(&member->record.id, &node->id) ||
+            address_parse(member->record.address, &node->config.join, &err))
+            continue;
+        join_client_close(node->join_client);
+        node->join_client = NULL;
+        log_warn("node",
+                 "too far behind for the others' certificates; asking %s as a joiner",
+                 member->record.name);
+        if (start_joining(node, &err))
+            log_warn("node", "could not ask reason=\"%s\"", err.msg);
+        return;
+    }
 }
 
 /* ---- founding ---- */
@@ -427,7 +503,7 @@ come_back(struct node *node, struct buf *saved, struct err *err)
 /* Counts starts: the upper half of our incarnation, so that a restart is newer than
  * anything said before it. */
 static int
-count_boot(struct node *node, struct err *err)
+count_boot(struct node *node, bool new_identity, struct err *err)
 {
     char path[PATH_BYTES_MAX], text[32];
     struct buf bytes = {0};
@@ -447,6 +523,10 @@ count_boot(struct node *node, struct err *err)
                 "\"%s\" is damaged; write a number larger than the last boot's into it",
                 path);
     }
+    /* A lost count beside an old identity: seconds since 1970 are above any count that
+     * others remember. */
+    if (node->boot == 0 && !new_identity)
+        node->boot = (uint64_t)(clock_wall_ms() / 1000);
     node->boot++;
     int len = snprintf(text, sizeof(text), "%llu\n", (unsigned long long)node->boot);
     return file_write(path, text, (size_t)len, 0600, err);
@@ -524,7 +604,7 @@ enter_start(struct node *node, struct err *err)
     char path[PATH_BYTES_MAX], text[ID_SHORT_SIZE];
     bool made;
     node->key = key_open(path_join(path, node->config.data, "identity.key"), &made, err);
-    if (!node->key || count_boot(node, err))
+    if (!node->key || count_boot(node, made, err))
         return -1;
     node->id = *key_id(node->key);
     snprintf(node->name, sizeof(node->name), "%s",

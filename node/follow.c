@@ -41,12 +41,22 @@ send_report(struct node *node)
     buf_release(&body);
 }
 
-static bool
-profile_fits(const struct node *node)
+bool
+follow_measured(const struct node *node, const struct job *job)
 {
-    const struct job *job = &node->freeze.job;
     return node->profile.count > 0 && node->profile_sequences >= job->sequences &&
            memcmp(&node->profile_shape, &job->shape, sizeof(job->shape)) == 0;
+}
+
+/* One measurement at a time; its end is follow_profiled(). */
+static void
+measure(struct node *node, const struct job *job)
+{
+    if (node->profiling.sequences > 0)
+        return;
+    node->profiling.shape = job->shape;
+    node->profiling.sequences = job->sequences;
+    train_profile(node->train, &job->shape, job->sequences, node->config.memory_bytes);
 }
 
 /* Halted: what is still to be known before we can report? */
@@ -56,10 +66,9 @@ go_on_reporting(struct node *node)
     struct freeze *freeze = &node->freeze;
     if (!freeze->halted || freeze->profiling)
         return;
-    if (freeze->with_job && !profile_fits(node)) {
+    if (freeze->with_job && !follow_measured(node, &freeze->job)) {
         freeze->profiling = true;
-        train_profile(node->train, &freeze->job.shape, freeze->job.sequences,
-                      node->config.memory_bytes);
+        measure(node, &freeze->job);
         return;
     }
     send_report(node);
@@ -136,6 +145,7 @@ follow_freeze(struct node *node, const struct id *from, const void *body, size_t
                      freeze->with_job ? &freeze->job.train.id : &(struct id){{0}},
                      freeze->with_job ? &freeze->job.train.data : &(struct id){{0}});
         train_halt(node->train);
+        node->halts_asked++;
     }
     go_on_reporting(node);
 }
@@ -148,7 +158,9 @@ follow_halted(struct node *node, const struct progress *progress)
     json_put_int(writer, "applied", progress->applied);
     json_put_int(writer, "prepared", progress->prepared ? progress->applied + 1 : -1);
     events_end(node->events);
-    if (!node->freeze.active)
+    /* An answer to an earlier question may be about another job. */
+    node->halts_answered++;
+    if (!node->freeze.active || node->halts_answered != node->halts_asked)
         return;
     node->freeze.halted = true;
     node->freeze.progress = *progress;
@@ -159,12 +171,14 @@ void
 follow_profiled(struct node *node, const struct profile *profile)
 {
     node->profile = *profile;
-    node->freeze.profiling = false;
-    if (!node->freeze.active || !node->freeze.with_job)
-        return;
-    node->profile_shape = node->freeze.job.shape;
-    node->profile_sequences = node->freeze.job.sequences;
-    send_report(node);
+    node->profile_shape = node->profiling.shape;
+    node->profile_sequences = node->profiling.sequences;
+    node->profiling.sequences = 0;
+    enter_record(node);
+    if (node->freeze.active && node->freeze.profiling) {
+        node->freeze.profiling = false;
+        go_on_reporting(node);
+    }
 }
 
 /* ---- judge ---- */
@@ -317,8 +331,7 @@ follow_committed(struct node *node, const struct effect *effect)
     node->decree = decree;
     node->view = view;
     node->member = listed(node, &node->decree);
-    node->leader_word_ms = clock_ms();
-    node->woken = false;
+    node->wake_mask = 0;
     set_watched(node);
     log_epoch(node, effect->term);
     if (!recalled)
@@ -330,6 +343,10 @@ follow_committed(struct node *node, const struct effect *effect)
         worker_enter(node);
     } else {
         bulk_halt(node->bulk);
+        /* A joiner measures itself before it is let into a run, so that nobody waits for
+         * it. */
+        if (view->state != JOB_NONE && !follow_measured(node, &view->job))
+            measure(node, &view->job);
         if (was && !node->leaving_ms) {
             log_warn(
                 "node",
@@ -387,13 +404,19 @@ void
 follow_awake_reply(struct node *node, const struct id *from, uint64_t nonce,
                    uint64_t epoch)
 {
-    if (!node->woken || nonce != node->wake_nonce || epoch > node->decree.epoch)
+    if (!node->woken || nonce != node->wake_nonce || epoch != node->decree.epoch)
         return; /* a newer epoch comes with its certificate */
     for (uint32_t i = 0; i < node->decree.voters_count; i++)
         if (id_equal(&node->decree.voters[i], from))
             node->wake_mask |= 1u << i;
     if (decree_quorum(&node->decree, node->wake_mask))
         node->woken = false;
+}
+
+static int64_t
+newest(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
 }
 
 /*
@@ -417,7 +440,8 @@ follow_fresh(struct node *node, int64_t now)
         fresh = agree_quorum(node->agree) && voters_connected(node);
     else
         fresh = !id_empty(leader) && watch_is_up(node->watch, leader) &&
-                now - node->leader_word_ms < NODE_FRESH_MS;
+                now - newest(agree_current_ms(node->agree), node->entered_epoch_ms) <
+                    NODE_FRESH_MS;
     if (fresh && !node->woken) {
         node->fresh_at_ms = now;
         node_set_paused(node, "");

@@ -25,15 +25,16 @@ on_evidence(struct node *node, const struct frame *frame, struct err *err)
     reader_leave(reader);
     if (reader_close(&reader, err))
         return -1;
-    if (epoch != node->decree.epoch)
+    if (epoch != node->decree.epoch || !decree_member(&node->decree, &frame->from))
         return 0; /* what broke in an older epoch is mended by the newer */
     int64_t now = clock_ms();
+    bool leads = agree_role(node->agree) == AGREE_LEADER;
     if (kind == EVIDENCE_GONE &&
         strcmp(node_zone_of(node, &frame->from), node_zone_of(node, &about)) == 0)
         watch_told(node->watch, now, &about);
-    if (kind == EVIDENCE_BROKEN && node->lead.link_at_ms == 0)
+    if (leads && kind == EVIDENCE_BROKEN && node->lead.link_at_ms == 0)
         node->lead.link_at_ms = now;
-    if (kind == EVIDENCE_FAILED) {
+    if (leads && kind == EVIDENCE_FAILED) {
         node->lead.done = true;
         snprintf(node->lead.ended, sizeof(node->lead.ended), "failed: %s", what);
     }
@@ -169,8 +170,6 @@ on_gossip(struct node *node, const struct frame *frame, struct err *err)
 static int
 on_agree(struct node *node, const struct frame *frame, struct err *err)
 {
-    if (frame->kind == FRAME_BEAT && id_equal(&frame->from, agree_leader(node->agree)))
-        node->leader_word_ms = clock_ms();
     return agree_receive(node->agree, clock_ms(), frame, &node->effects, err);
 }
 

@@ -22,6 +22,8 @@ enum {
     EXCLUDED_MS = 3000,
     LINK_SETTLE_MS = 400, /* a broken connection may be the first sign of a loss */
     SLOW_EVERY_MS = 10000,
+    REST_MS = 3000,
+    MEASURE_MS_MAX = 20000,
     JOIN_SETTLE_MS = 100
 };
 
@@ -76,9 +78,14 @@ static bool
 may_join(const struct node *node, const struct member *member, int64_t now)
 {
     const struct id *id = &member->record.id;
+    /* While a run goes on a joiner measures itself first; one that cannot comes in
+     * without a part. */
+    bool measured = node->view->state == JOB_NONE ||
+                    member->record.job == id_prefix(&node->view->job.train.id) ||
+                    now - member->since_ms >= MEASURE_MS_MAX;
     return member->state == MEMBER_ALIVE && !member->record.leaving &&
            mesh_connected(node->mesh, id) && !excluded(node, id, now) &&
-           now - member->since_ms >= JOIN_SETTLE_MS;
+           now - member->since_ms >= JOIN_SETTLE_MS && measured;
 }
 
 static bool
@@ -252,6 +259,19 @@ answer_submission(struct node *node, const char *error)
     buf_release(&body);
 }
 
+/* What waited for us to carry it out is not ours any more. */
+void
+lead_lost(struct node *node)
+{
+    struct lead *lead = &node->lead;
+    lead_reset(node);
+    lead->stop = lead->done = false;
+    lead->link_at_ms = 0;
+    if (lead->submit)
+        answer_submission(node,
+                          "the leader changed before the job was taken; submit it again");
+}
+
 static void
 propose(struct node *node, int64_t now)
 {
@@ -279,8 +299,11 @@ propose(struct node *node, int64_t now)
     struct buf body = {0};
     view_encode(&lead->draft, &body);
     if (agree_propose(node->agree, now, lead->cause, members, lead->draft.reports_count,
-                      body.data, body.len, &node->effects, &err))
+                      body.data, body.len, &node->effects, &err)) {
         log_warn("lead", "not proposed reason=\"%s\"", err.msg);
+        /* The members are not halted again and again for what cannot be proposed. */
+        lead->rest_until_ms = now + REST_MS;
+    }
     buf_release(&body);
     free(members);
     lead_reset(node);
@@ -364,6 +387,8 @@ lead_tick(struct node *node, int64_t now)
             lead_reset(node);
         return;
     }
+    if (now < lead->rest_until_ms)
+        return;
     if (lead->state == LEAD_IDLE) {
         enum decree_cause cause;
         if (find_reason(node, now, &cause))
@@ -378,8 +403,6 @@ lead_tick(struct node *node, int64_t now)
         all = all && view_node(&lead->draft, &lead->members[i]) >= 0;
     int64_t wait =
         lead->cause == CAUSE_JOB && lead->submit ? PROFILE_MS_MAX : REPORT_MS_MAX;
-    if (lead->profile_wait_ms > wait)
-        wait = lead->profile_wait_ms;
     if (all && lead->members_count > 0)
         propose(node, now);
     else if (now - lead->asked_ms >= wait)
@@ -404,7 +427,8 @@ lead_report(struct node *node, const void *bytes, size_t len)
     bool asked = false;
     for (size_t i = 0; i < lead->members_count; i++)
         asked = asked || id_equal(&lead->members[i], &report.id);
-    if (!asked || report.term != agree_term(node->agree))
+    if (!asked || report.term != agree_term(node->agree) ||
+        report.epoch != node->decree.epoch)
         return;
     if (view_report(&lead->draft, bytes, len, &node->swarm, admit_id, &err))
         log_limited(LOG_WARN, "lead", "a report is passed over reason=\"%s\"", err.msg);
@@ -472,13 +496,14 @@ lead_committed(struct node *node)
 {
     struct lead *lead = &node->lead;
     memset(lead->finished, 0, sizeof(lead->finished));
+    /* What was reported of an older epoch is said again if it still holds. */
+    lead->link_at_ms = 0;
+    lead->done = false;
     memset(lead->correction_ppm, 0, sizeof(lead->correction_ppm));
     if (lead->submit && node->view->state != JOB_NONE &&
         id_equal(&node->view->job.train.id, &lead->job.train.id))
         answer_submission(node, "");
     if (node->view->state != JOB_RUNNING)
         lead->stop = false;
-    if (node->view->state == JOB_NONE)
-        lead->done = false;
     lead_reset(node);
 }

@@ -46,6 +46,8 @@ node_send(struct node *node, const struct id *to, enum frame_kind kind,
           const struct buf *body)
 {
     struct err err;
+    if (node->broken)
+        return;
     if (mesh_send(node->mesh, to, kind, body->data, body->len, &err))
         log_debug("node", "frame not sent kind=%s reason=\"%s\"", frame_kind_name(kind),
                   err.msg);
@@ -109,6 +111,7 @@ persist(struct node *node, const struct effect *effect)
         /* A promise that is not durable must not leave: this node ends rather than break
          * its word. */
         log_error("node", "agreement state not written reason=\"%s\"", err.msg);
+        node->broken = true;
         node_stop(node, 1, err.msg);
     }
 }
@@ -152,9 +155,8 @@ leader_changed(struct node *node, const struct effect *effect)
                   id_empty(&effect->peer) ? "" : id_short(&effect->peer, text));
     json_put_text(writer, "name", name);
     events_end(node->events);
-    node->leader_word_ms = clock_ms();
     if (!id_equal(&effect->peer, &node->id))
-        lead_reset(node);
+        lead_lost(node);
 }
 
 static void
@@ -203,7 +205,7 @@ node_effects(struct node *node)
     while (node->effects.count > 0) {
         struct effects turn = node->effects;
         memset(&node->effects, 0, sizeof(node->effects));
-        for (size_t i = 0; i < turn.count; i++)
+        for (size_t i = 0; i < turn.count && !node->broken; i++)
             carry_out(node, &turn.list[i]);
         effects_release(&turn);
     }
@@ -340,6 +342,7 @@ on_tick(void *arg)
     if (now - node->measured_ms >= MEASURE_EVERY_MS) {
         node->measured_ms = now;
         measure_round_trips(node, now);
+        enter_catch_up(node, now);
         if (links_changed(node->links))
             enter_record(node);
     }

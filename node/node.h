@@ -57,7 +57,7 @@ struct lead {
     struct id members[MEMBERS_MAX]; /* who is asked to report, ascending */
     size_t members_count;
     int64_t asked_ms, again_ms;
-    int64_t profile_wait_ms; /* longest that reports may take when devices profile */
+    int64_t rest_until_ms; /* a proposal failed: nothing new before this */
     /* Reasons that wait for their turn. */
     bool submit;                /* a job was submitted */
     bool stop;                  /* the job is to end after a checkpoint */
@@ -131,6 +131,10 @@ struct node {
     struct lead lead;
     struct run_progress run;
     struct profile profile; /* of this machine on profile_shape */
+    struct {
+        struct model_shape shape;
+        int sequences; /* 0: nothing is being measured */
+    } profiling;
     struct model_shape profile_shape;
     int profile_sequences;
 
@@ -140,14 +144,16 @@ struct node {
     uint64_t wake_nonce;
     uint32_t wake_mask; /* voters that confirmed our epoch */
     int64_t asked_awake_ms;
-    int64_t leader_word_ms; /* last beat of the leader of our epoch */
-    char paused[160];       /* why training does not advance; empty: it does */
+    char paused[160]; /* why training does not advance; empty: it does */
     int64_t measured_ms, records_saved_ms, evidence_ms, progress_ms;
     bool records_dirty;
     int signals; /* SIGTERM or SIGINT so far */
     int signal_fd;
     int64_t leaving_ms; /* when leave began; 0: not leaving */
     int exit_code;
+    bool broken; /* a promise could not be made durable: nothing more leaves */
+    int halts_asked, halts_answered;
+    int64_t caught_up_ms; /* last try to catch up by a seed */
 };
 
 /* ---- node.c ---- */
@@ -177,6 +183,8 @@ void frames_receive(void *arg, const struct frame *frame); /* arg: the node */
 int enter_start(struct node *node, struct err *err);
 void enter_save_members(struct node *node);
 void enter_record(struct node *node); /* our record to gossip, as things are now */
+/* Far behind everybody: take the newest decree from a member as a joiner would. */
+void enter_catch_up(struct node *node, int64_t now);
 void enter_meet(struct node *node, const struct member *member);
 
 /* ---- lead.c ---- */
@@ -189,12 +197,14 @@ void lead_done(struct node *node,
                int member); /* this member finished the run, its checkpoint included */
 void lead_committed(
     struct node *node); /* a new epoch is in force: what waited for it is done */
+void lead_lost(struct node *node); /* somebody else leads, or nobody */
 void lead_reset(struct node *node);
 
 /* ---- follow.c ---- */
 void follow_freeze(struct node *node, const struct id *from, const void *body,
                    size_t len);
 void follow_halted(struct node *node, const struct progress *progress);
+bool follow_measured(const struct node *node, const struct job *job);
 void follow_profiled(struct node *node, const struct profile *profile);
 void follow_judge(struct node *node, const struct effect *effect);
 void follow_committed(struct node *node, const struct effect *effect);

@@ -464,6 +464,16 @@ view_judge(const struct decree *decree, const struct view *view,
         if (!id_equal(&decree->members[i].id, &report->id) ||
             decree->members[i].incarnation >> 32 != report->record.incarnation >> 32)
             return err_set(err, ERR_PLAN, "member %u is not the one that reported", i);
+        /* An answer to an earlier question: its member has gone on since. */
+        if (report->epoch != decree->epoch - 1 || report->term != view->reports[0].term)
+            return err_set(err, ERR_PLAN,
+                           "member %u reported in epoch %llu, term %llu, which is not "
+                           "what this epoch follows from",
+                           i, (unsigned long long)report->epoch,
+                           (unsigned long long)report->term);
+        if (report->epoch != decree->epoch - 1 || report->term != view->reports[0].term)
+            return err_set(err, ERR_PLAN,
+                           "member %u reported about another epoch or term", i);
     }
     struct view *again = xcalloc(1, sizeof(*again));
     copy_inputs(again, view);

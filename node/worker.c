@@ -102,6 +102,7 @@ worker_enter(struct node *node)
     copy_recovery(&epoch->recovery, &view->recovery, view->cluster.nodes_count);
     epoch->text = view->job.text ? xstrdup(view->job.text) : NULL;
     node->run.step = view->recovery.base_step;
+    node->run.copy_step = view->recovery.copied_step;
     node->run.samples_hash = view->recovery.samples_hash;
     train_epoch(node->train, &epoch);
 }

@@ -4,8 +4,9 @@
  *     array [version, swarm (32), kind, from (32), to (32), sequence,
  *            body (bytes), signature (64)]
  *
- * The signature is over everything before it, so that a frame may be relayed and still be
- * judged. The table of kinds is the protocol's list of contents; node dispatches on it.
+ * The signature is over everything before it: a frame says who made it and for whom,
+ * whatever carried it. The table of kinds is the protocol's list of contents; node
+ * dispatches on it.
  */
 #ifndef TRANSPORT_FRAME_H
 #define TRANSPORT_FRAME_H

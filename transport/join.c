@@ -58,8 +58,7 @@ answer(struct join_server *server, zmq_msg_t *route, zmq_msg_t *body, int parts)
     buf_clear(&server->answer);
     if (parts == 2 && len <= JOIN_BYTES_MAX)
         server->fn(server->arg, zmq_msg_data(body), len, &server->answer);
-    must(server->answer.len <= FRAME_BYTES_MAX);
-    if (server->answer.len == 0) {
+    if (server->answer.len == 0 || server->answer.len > FRAME_BYTES_MAX) {
         server->refused++;
         log_limited(LOG_WARN, "transport", "request to join not answered bytes=%zu", len);
         return;

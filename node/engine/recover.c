@@ -201,6 +201,7 @@ find_values(const struct trial *trial, struct recovery *out)
     }
     out->steps_lost = newest > trial->step ? newest - trial->step : 0;
     if (trial->witness >= 0) {
+        out->prepared_epoch = progress[trial->witness].epoch;
         out->norm_bits = progress[trial->witness].norm_bits;
         out->samples_hash = progress[trial->witness].samples_hash;
         return;

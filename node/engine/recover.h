@@ -58,6 +58,8 @@ struct recovery {
     int64_t base_step;   /* training goes on with base_step + 1 */
     bool apply_prepared; /* members with applied == base_step - 1 apply what they
                             prepared, with this norm */
+    uint64_t
+        prepared_epoch; /* ... in this epoch: that of the members that did apply it */
     uint64_t norm_bits;
     uint64_t samples_hash;
     int64_t steps_lost;  /* applied by somebody who reported, and given up */

@@ -27,6 +27,7 @@ bring_to_base(struct train *train)
 {
     const struct recovery *recovery = &train->epoch->recovery;
     if (train->live && train->prepared && recovery->apply_prepared &&
+        train->computed_epoch == recovery->prepared_epoch &&
         train->applied == recovery->base_step - 1) {
         double norm;
         memcpy(&norm, &recovery->norm_bits, sizeof(norm));
@@ -35,6 +36,7 @@ bring_to_base(struct train *train)
     train->prepared = false;
     train->samples_hash = recovery->samples_hash;
     train->live = train->live && train->applied == recovery->base_step;
+    train->live_at_base = train->live;
     if (train->applied != recovery->base_step) {
         train->computed_epoch = 0;
         train->norm_bits = recovery->norm_bits;

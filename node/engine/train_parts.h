@@ -208,8 +208,9 @@ struct train {
     struct stage *stage;
     struct model_shape shape;
     struct stage_spec spec;
-    bool live;       /* the stage's state is whole, of step `applied` */
-    int64_t applied; /* -1: none */
+    bool live;         /* the stage's state is whole, of step `applied` */
+    bool live_at_base; /* what we came into this epoch with was of its base step */
+    int64_t applied;   /* -1: none */
     bool prepared;
     uint64_t norm_bits, samples_hash;
     uint64_t computed_epoch;

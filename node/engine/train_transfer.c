@@ -98,6 +98,8 @@ find_piece(struct train *train, const struct transfer *transfer,
            const struct piece *piece, int kind)
 {
     const struct held *held = train->moved;
+    if (transfer->source == SOURCE_LIVE && !train->live_at_base)
+        return NULL;
     if (transfer->source == SOURCE_COPY)
         held = held_find(train, train->epoch->recovery.base_step, transfer->layer);
     else if (!held)
@@ -212,7 +214,7 @@ copy_here(struct train *train, const struct transfer *transfer, struct handover 
     struct piece pieces[2];
     int count = pieces_of(train, transfer->layer, transfer->to, pieces);
     if (transfer->source == SOURCE_SEED ||
-        (transfer->source == SOURCE_LIVE && !train->moved))
+        (transfer->source == SOURCE_LIVE && !train->moved && train->live_at_base))
         return 0;
     for (int p = 0; p < count; p++)
         for (int kind = 0; kind < STATE_KINDS; kind++) {
