@@ -206,6 +206,8 @@ prepare_job(const struct train_options_given *given, struct buf *request, struct
         err->code = ERR_USAGE;
     if (result == 0)
         result = job_parse(given->job, (char *)text.data, text.len, &job, err);
+    if (result == 0) /* nothing is written for a node that is not there */
+        result = command_node_runs(given->data, err);
     if (result == 0) {
         char folder[PATH_BYTES_MAX], from[PATH_BYTES_MAX], temporary[PATH_BYTES_MAX],
             name[ID_TEXT_SIZE + 8], path[PATH_BYTES_MAX];

@@ -64,6 +64,16 @@ dial(const char *data, struct err *err)
     return fd;
 }
 
+int
+command_node_runs(const char *data, struct err *err)
+{
+    int fd = dial(data, err);
+    if (fd < 0)
+        return -1;
+    close(fd);
+    return 0;
+}
+
 static int
 send_all(int fd, const char *text, size_t len, struct err *err)
 {

@@ -1,14 +1,17 @@
 /*
- * job.h - what a user asks to be trained: job.yaml (design.md has an example), and the same as
- * canonical bytes, as they travel in a decree.
+ * job.h - what a user asks to be trained: job.yaml (design.md has an example), and the
+ * same as canonical bytes, as they travel in a decree.
  *
- *     name, model {family, layers, heads, hidden, context}, data {train, tokenizer}, batch {sequences}, steps,
- *     optimizer {name, learning_rate, warmup_steps, beta1, beta2, epsilon, weight_decay, clip_norm}, precision, objective,
- *     between_zones, seed, plan {pipeline, replicas, micro_batch, zones}, checkpoint {every_steps, keep}, copy {every_steps}
+ *     name, model {family, layers, heads, hidden, context}, data {train, tokenizer},
+ * batch {sequences}, steps, optimizer {name, learning_rate, warmup_steps, beta1, beta2,
+ * epsilon, weight_decay, clip_norm}, precision, objective, between_zones, seed, plan
+ * {pipeline, replicas, micro_batch, zones}, checkpoint {every_steps, keep}, copy
+ * {every_steps}
  *
- * Left out: optimizer adamw, learning_rate 6e-4, warmup_steps 0, betas 0.9 and 0.95, epsilon 1e-8, weight_decay 0.1, clip_norm 1;
- * precision fp32; objective throughput; seed 1; checkpoint every 200 steps, keep 3; copy every 20 steps. What a later version will do
- * (bf16, llama, local_sgd, cost) is refused with a sentence, not ignored.
+ * Left out: optimizer adamw, learning_rate 6e-4, warmup_steps 0, betas 0.9 and 0.95,
+ * epsilon 1e-8, weight_decay 0.1, clip_norm 1; precision fp32; objective throughput; seed
+ * 1; checkpoint every 200 steps, keep 3; copy every 20 steps. What a later version will
+ * do (bf16, llama, local_sgd, cost) is refused with a sentence, not ignored.
  */
 #ifndef NODE_JOB_H
 #define NODE_JOB_H
@@ -17,23 +20,27 @@
 #include "transport/base/buf.h"
 
 struct job {
-    struct train_job train;      /* id and data are filled in by job_bind() */
+    struct train_job train; /* id and data are filled in by job_bind() */
     struct model_shape shape;
     int sequences;
     int pipeline, replicas, micro_batch; /* fixed by the job, or 0 */
     int zones_count;
     char zones[STAGES_MAX][NAME_BYTES_MAX + 1];
-    char pattern[1024];          /* data.train, as written; not part of the canonical bytes */
-    char *text;                  /* the YAML as submitted, owned */
+    char pattern[1024]; /* data.train, as written; not part of the canonical bytes */
+    char *text;         /* the YAML as submitted, owned */
 };
 
-/* Parse a text called `name` in messages; every value is checked against its range. ERR_USAGE. */
-int job_parse(const char *name, const char *text, size_t len, struct job *out, struct err *err);
+/* Parse a text called `name` in messages; every value is checked against its range.
+ * ERR_USAGE. */
+int job_parse(const char *name, const char *text, size_t len, struct job *out,
+              struct err *err);
 void job_release(struct job *job);
 void job_copy(struct job *to, const struct job *from);
 
-/* Name the run: the data set's hash and size, and an id that is a hash of everything and `nonce`. */
-void job_bind(struct job *job, const struct id *data, int64_t data_bytes, const struct id *nonce);
+/* Name the run: the data set's hash and size, and an id that is a hash of everything and
+ * `nonce`. */
+void job_bind(struct job *job, const struct id *data, int64_t data_bytes,
+              const struct id *nonce);
 
 /* Canonical bytes and back, with every bound checked (the other end is a peer). */
 void job_encode(const struct job *job, struct buf *out);

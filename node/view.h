@@ -1,7 +1,7 @@
 /*
- * view.h - the body of a decree: the words that the members gave (reports), the job, and the plan that
- * follows from them. Turns records into the planner's cluster; everything here is a pure function, so that each voter finds
- * the leader's bytes again.
+ * view.h - the body of a decree: the words that the members gave (reports), the job, and
+ * the plan that follows from them. Turns records into the planner's cluster; everything
+ * here is a pure function, so that each voter finds the leader's bytes again.
  */
 #ifndef NODE_VIEW_H
 #define NODE_VIEW_H
@@ -17,17 +17,19 @@ enum job_state { JOB_NONE, JOB_RUNNING, JOB_STOPPING };
 
 struct view {
     enum job_state state;
-    struct job job;            /* when state is not JOB_NONE */
+    struct job job; /* when state is not JOB_NONE */
     struct id submitter;
-    int64_t stop_after;        /* STOPPING: the run ends at this step */
-    char ended[128];           /* NONE: how the last run ended; empty: there was none */
-    uint32_t reports_count;    /* one per member, ascending id; [i] belongs to cluster node i and bulk peer i */
+    int64_t stop_after;     /* STOPPING: the run ends at this step */
+    char ended[128];        /* NONE: how the last run ended; empty: there was none */
+    uint32_t reports_count; /* one per member, ascending id; [i] belongs to cluster node i
+                               and bulk peer i */
     struct report *reports;
     uint8_t **report_bytes;
     size_t *report_lens;
-    uint32_t former_count;     /* nodes that were members once and are not: newest last, at most VIEW_FORMER_MAX */
+    uint32_t former_count; /* nodes that were members once and are not: newest last, at
+                              most VIEW_FORMER_MAX */
     struct id former[VIEW_FORMER_MAX];
-    bool planned;              /* false: no job */
+    bool planned; /* false: no job */
     struct plan plan;
     struct prediction prediction;
     /* Derived, not in the bytes. */
@@ -37,29 +39,32 @@ struct view {
     struct duties duties;
 };
 
-
-
 void view_release(struct view *view);
 
 /* Take in a signed report (kept sorted; a later one of the same member replaces it). */
 int view_report(struct view *view, const void *bytes, size_t len, const struct id *swarm,
                 const struct id *admit_id, struct err *err);
 
-/* From state, job, reports, former: fill in cluster, request, plan, prediction, recovery and duties. `current` is the view of the epoch in
- * force (or NULL): its plan is kept while all its nodes are here and no other is better by 5 %. ERR_PLAN with a sentence when nothing fits. */
+/* From state, job, reports, former: fill in cluster, request, plan, prediction, recovery
+ * and duties. `current` is the view of the epoch in force (or NULL): its plan is kept
+ * while all its nodes are here and no other is better by 5 %. ERR_PLAN with a sentence
+ * when nothing fits. */
 int view_derive(struct view *view, const struct view *current, struct err *err);
 
-/* A view with the job's state brought forward from `current`, without reports: where a leader begins. */
+/* A view with the job's state brought forward from `current`, without reports: where a
+ * leader begins. */
 void view_begin(struct view *view, const struct view *current);
 
 void view_encode(const struct view *view, struct buf *out);
-/* Decode and check; reports are verified; derived parts are filled in (from the bytes' plan). */
-int view_decode(const void *bytes, size_t len, const struct id *swarm, const struct id *admit_id,
-                struct view *out, struct err *err);
+/* Decode and check; reports are verified; derived parts are filled in (from the bytes'
+ * plan). */
+int view_decode(const void *bytes, size_t len, const struct id *swarm,
+                const struct id *admit_id, struct view *out, struct err *err);
 
-/* A voter's judgement: are the decree's members exactly those who reported, and do the plan's bytes follow from the rest? ERR_PLAN with the reason. */
-int view_judge(const struct decree *decree, const struct view *view, const struct view *current,
-               struct err *err);
+/* A voter's judgement: are the decree's members exactly those who reported, and do the
+ * plan's bytes follow from the rest? ERR_PLAN with the reason. */
+int view_judge(const struct decree *decree, const struct view *view,
+               const struct view *current, struct err *err);
 
 /* A node's number in the view, or -1. */
 int view_node(const struct view *view, const struct id *id);
