@@ -2,8 +2,8 @@
  * control.c - the UNIX socket by which commands reach this node (status.h has the
  * protocol).
  *
- * Only the data folder's owner can open it (0600). Clients
- * are few; a client that does not read is dropped once a megabyte waits for it.
+ * Only its owner can open it. Clients are few; a client that does not read is dropped
+ * once a megabyte waits for it.
  */
 #include "node/engine/train.h"
 #include "node/node.h"

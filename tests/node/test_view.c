@@ -57,7 +57,7 @@ view_drop(struct view *view)
 static struct decree
 decree_of(const struct view *view)
 {
-    struct decree decree = {.members_count = view->reports_count};
+    struct decree decree = {.epoch = 7, .members_count = view->reports_count};
     decree.members = xcalloc(view->reports_count, sizeof(*decree.members));
     for (uint32_t i = 0; i < view->reports_count; i++)
         decree.members[i] = (struct decree_member){view->reports[i].id,
@@ -302,6 +302,23 @@ START_TEST(a_voter_refuses_members_who_did_not_report_and_reports_left_out)
     decree_release(&of_four);
     view_drop(five);
     view_drop(four);
+}
+END_TEST
+
+/* A member's answer to an earlier question says how far it was then. */
+START_TEST(a_voter_refuses_a_report_of_another_epoch_or_term)
+{
+    for (int what = 0; what < 3; what++) {
+        struct report *report = &people.list[1].report;
+        report->epoch = what == 0 ? 5 : what == 1 ? 7 : 6;
+        report->term = what == 2 ? 3 : 4;
+        reporter_sign(&people, 1);
+        struct view *view = leader_view(3);
+        struct decree decree = decree_of(view);
+        judge_refuses(view, &decree, "member 1 reported in epoch");
+        decree_release(&decree);
+        view_drop(view);
+    }
 }
 END_TEST
 
@@ -613,6 +630,7 @@ suite_view(void)
     tcase_add_test(tests, a_voter_refuses_a_plan_that_does_not_follow);
     tcase_add_test(tests,
                    a_voter_refuses_members_who_did_not_report_and_reports_left_out);
+    tcase_add_test(tests, a_voter_refuses_a_report_of_another_epoch_or_term);
     tcase_add_test(tests, a_plan_is_kept_while_no_other_is_better_by_5_percent);
     tcase_add_test(tests, a_plan_is_not_kept_when_one_of_its_nodes_is_gone);
     tcase_add_test(tests, a_kept_plan_is_renumbered_for_the_members_of_now);
