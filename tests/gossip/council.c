@@ -237,9 +237,6 @@ void
 council_carry(struct council *net, int index, struct effects *effects)
 {
     struct council_node *node = &net->nodes[index];
-    if (agree_role(node->agree) == AGREE_LEADER)
-        history_leads(net->history, index, agree_decree(node->agree)->epoch,
-                      agree_term(node->agree));
     for (size_t i = 0; i < effects->count; i++) {
         if (chance(net, net->crash_permille, 1000)) {
             /* Just before, or for a write, perhaps just after it. */
@@ -251,6 +248,10 @@ council_carry(struct council *net, int index, struct effects *effects)
         }
         carry_one(net, index, &effects->list[i]);
     }
+    /* Who crashes before its promise is durable never led. */
+    if (node->agree && agree_role(node->agree) == AGREE_LEADER)
+        history_leads(net->history, index, agree_decree(node->agree)->epoch,
+                      agree_term(node->agree));
     effects_release(effects);
 }
 

@@ -33,11 +33,12 @@ int
 hearing_hear(struct hearing *hearing, int to, int from, enum frame_kind kind)
 {
     struct agree *agree = hearing_agree(hearing, to);
+    static const uint8_t nothing[1]; /* a frame's body is never NULL */
     struct frame frame = {.kind = kind,
                           .swarm = agree->swarm,
                           .from = hearing->net->nodes[from].id,
                           .to = agree->self,
-                          .body = hearing->body.data,
+                          .body = hearing->body.len ? hearing->body.data : nothing,
                           .body_len = hearing->body.len};
     effects_clear(&hearing->effects);
     int result = agree_receive(agree, hearing->net->now_ms, &frame, &hearing->effects,
