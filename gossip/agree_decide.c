@@ -137,7 +137,7 @@ settle_leader(struct agree *agree, int64_t now_ms, struct effects *effects)
     for (uint32_t i = 0; i < agree->decree.voters_count; i++)
         if (agree->heard_ms[i] == agree_never)
             agree->heard_ms[i] = now_ms;
-    if (agree->open && agree->certificate.term == agree->leader_term) {
+    if (agree->open) {
         elect_beat(agree, now_ms, &(struct id){0}, effects);
         effects_add(effects, EFFECT_COLLECT, NULL, 0)->term = agree->leader_term;
     } else {

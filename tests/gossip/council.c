@@ -216,7 +216,8 @@ carry_one(struct council *net, int index, const struct effect *effect)
                               (int64_t)rng_below(&net->rng, (uint64_t)net->judge_ms + 1),
                      .to = index,
                      .hash = effect->hash,
-                     .right = !chance(net, net->wrong_percent, 100),
+                     .right = !(net->contrary >> index & 1) &&
+                              !chance(net, net->wrong_percent, 100),
                      .boot = node->boots});
         break;
     case EFFECT_COLLECT:

@@ -60,6 +60,7 @@ struct council {
     /* What goes wrong; all may be 0. */
     int64_t delay_ms, jitter_ms, judge_ms;
     int loss_percent, twice_percent, wrong_percent;
+    unsigned contrary;  /* nodes to whom every decree is wrong */
     int crash_permille; /* per effect */
     bool evidence;      /* views reach agree_gone() */
     bool propose;       /* leaders follow their views */

@@ -589,6 +589,31 @@ START_TEST(a_refused_leader_pauses_and_may_propose_something_else_in_a_new_term)
 }
 END_TEST
 
+START_TEST(one_acceptance_that_the_others_rule_out_does_not_bind_the_next_term)
+{
+    struct hearing hearing = hearing_new(5);
+    struct council *net = hearing.net;
+    struct agree *agree = hearing_agree(&hearing, LEADER);
+    net->propose = false;
+    uint64_t epoch = agree->decree.epoch, term = agree_term(agree);
+    net->contrary = 28; /* of the four others one accepts it */
+    ck_assert_int_eq(leader_proposes(&hearing, "bad"), 0);
+    council_carry(net, LEADER, &hearing.effects);
+    council_run(net, 1000);
+    ck_assert_uint_gt(hearing_agree(&hearing, VOTER)->accepted_term, 0);
+    ck_assert(agree_idle(agree));
+    ck_assert_uint_eq(agree_term(agree), term + 1);
+    net->contrary = 0;
+    ck_assert_int_eq(leader_proposes(&hearing, "good"), 0);
+    council_carry(net, LEADER, &hearing.effects);
+    council_run(net, 200);
+    ck_assert_uint_eq(council_epoch(net, VOTER), epoch + 1);
+    ck_assert_mem_eq(agree->decree.body, "good", 4);
+    ck_assert_str_eq(net->history->wrong, "");
+    hearing_end(&hearing);
+}
+END_TEST
+
 Suite *
 suite_agree(void)
 {
@@ -618,5 +643,7 @@ suite_agree(void)
     tcase_add_test(t, a_wrong_signature_is_no_acceptance);
     tcase_add_test(t,
                    a_refused_leader_pauses_and_may_propose_something_else_in_a_new_term);
+    tcase_add_test(t,
+                   one_acceptance_that_the_others_rule_out_does_not_bind_the_next_term);
     return suite;
 }
