@@ -52,12 +52,15 @@ void agree_found(struct agree *agree, int64_t now_ms, uint64_t incarnation,
 
 /* The newest committed decree with its certificate, for a joiner that has the swarm's
  * secret; and its use there: trusted, since the seed that gave it has the secret. Only a
- * node that has no epoch of this swarm, or an older one, takes it. */
+ * node that has no epoch of this swarm, or an older one, takes it; for others nothing
+ * changes. ERR_AUTH: another swarm's. */
 void agree_export(const struct agree *agree, struct buf *out);
 int agree_import(struct agree *agree, int64_t now_ms, const void *bytes, size_t len,
                  struct effects *effects, struct err *err);
 
-/* Frames BEAT .. FETCH. */
+/* Frames BEAT .. FETCH; without an epoch of our own they are passed over. ERR_WIRE and
+ * ERR_AUTH leave all unchanged; ERR_PEER: a decree that we cannot follow, since those
+ * between are missing (see agree_behind). */
 int agree_receive(struct agree *agree, int64_t now_ms, const struct frame *frame,
                   struct effects *effects, struct err *err);
 /* At least every 50 ms. */
@@ -79,7 +82,9 @@ int agree_propose(struct agree *agree, int64_t now_ms, enum decree_cause cause,
                   const struct decree_member *members, uint32_t count, const void *body,
                   size_t body_len, struct effects *effects, struct err *err);
 
-/* Answer to EFFECT_JUDGE. `reason` when refused. */
+/* Answer to EFFECT_JUDGE, at once or much later; too late, it is passed over. `reason`
+ * when refused. The effect's `after` is 1 for a decree of an earlier leader that was
+ * found accepted: judge whether it is sound, not whether it is still the best. */
 void agree_judged(struct agree *agree, int64_t now_ms, const struct id *hash, bool right,
                   const char *reason, struct effects *effects);
 
