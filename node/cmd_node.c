@@ -5,6 +5,8 @@
 #include "transport/yaml.h"
 
 #include <argp.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -138,6 +140,31 @@ memory_available(void)
     return kib > 0 ? kib * 1024 / 10 * 8 : INT64_C(1) << 30;
 }
 
+static pthread_t loop_thread;
+
+static void
+pass_on(int signal_number)
+{
+    pthread_kill(loop_thread, signal_number);
+}
+
+/* The loop reads these two from a descriptor, with the signals blocked. But a library
+ * (OpenBLAS) may have started threads before main(), with a mask of their own: where such
+ * a thread gets the signal, it hands it to this one. */
+static void
+block_signals(void)
+{
+    struct sigaction action = {.sa_handler = pass_on, .sa_flags = SA_RESTART};
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    loop_thread = pthread_self();
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGINT, &action, NULL);
+}
+
 int
 cmd_node(int argc, char **argv)
 {
@@ -158,6 +185,7 @@ cmd_node(int argc, char **argv)
     if (config.memory_bytes == 0)
         config.memory_bytes = memory_available();
     log_setup(config.log_level, config.log_json);
+    block_signals();
     log_info("engine", "matrix products provider=%s threads=%d", matmul_setup(),
              config.threads);
     int result = node_run(&config, &err);
