@@ -14,14 +14,16 @@ Suite *suite_job(void);
 Suite *suite_config(void);
 Suite *suite_safetensors(void);
 Suite *suite_checkpoint(void);
+Suite *suite_commands(void);
 
 int
 main(void)
 {
     static Suite *(*const suites[])(void) = {
-        suite_gradients, suite_fixture, suite_matmul,      suite_stage,      suite_data,
-        suite_recover,   suite_train,   suite_report,      suite_view,       suite_watch,
-        suite_job,       suite_config,  suite_safetensors, suite_checkpoint, NULL,
+        suite_gradients,   suite_fixture,    suite_matmul,   suite_stage,
+        suite_data,        suite_recover,    suite_train,    suite_report,
+        suite_view,        suite_watch,      suite_job,      suite_config,
+        suite_safetensors, suite_checkpoint, suite_commands, NULL,
     };
     return suite_run(suites);
 }
