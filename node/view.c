@@ -471,9 +471,6 @@ view_judge(const struct decree *decree, const struct view *view,
                            "what this epoch follows from",
                            i, (unsigned long long)report->epoch,
                            (unsigned long long)report->term);
-        if (report->epoch != decree->epoch - 1 || report->term != view->reports[0].term)
-            return err_set(err, ERR_PLAN,
-                           "member %u reported about another epoch or term", i);
     }
     struct view *again = xcalloc(1, sizeof(*again));
     copy_inputs(again, view);
