@@ -3,8 +3,7 @@
  * consensus"): the voters named by the decree of epoch e decide the decree of epoch e +
  * 1, by single-decree Paxos with Raft's terms, pre-vote and check-quorum around it.
  *
- *     FOLLOWER --silence--> PRECANDIDATE --quorum of pre-votes--> CANDIDATE --quorum of
- * votes--> LEADER
+ *     FOLLOWER --silence--> PRECANDIDATE --pre-votes--> CANDIDATE --votes--> LEADER
  *
  * Safety rests on what EFFECT_PERSIST made durable (promised term, accepted decree,
  * committed decree and certificate), never on clocks or gossip. Non-voters follow: they

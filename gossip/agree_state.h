@@ -140,9 +140,10 @@ struct agree {
         char reason[AGREE_TEXT_SIZE];
     } verdict;
     int64_t beat_at_ms;
-    int64_t current_ms;  /* last beat of a leader that named our newest epoch; 0: none */
+    int64_t current_ms; /* last beat of a leader that named our newest epoch; 0: none */
     int64_t poll_at_ms;
-    int64_t behind_since_ms; /* somebody has decrees that we cannot follow to; 0: nobody */
+    int64_t
+        behind_since_ms; /* somebody has decrees that we cannot follow to; 0: nobody */
     uint64_t poll_next;
     struct {
         struct id peer;

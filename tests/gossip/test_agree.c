@@ -105,6 +105,7 @@ START_TEST(a_prevote_is_refused_while_the_leader_lives_and_granted_when_it_is_go
     beat_encode(&beat, &hearing.body);
     ck_assert_int_eq(hearing_hear(&hearing, VOTER, LEADER, FRAME_BEAT), 0);
     ck_assert_ptr_nonnull(hearing_frame(&hearing, FRAME_BEAT_REPLY));
+    ck_assert_int_eq(agree_current_ms(agree), hearing.net->now_ms);
     ck_assert(hearing_vote(&hearing, VOTER, OTHER, FRAME_PREVOTE, term).reason ==
               REASON_LEADER_ALIVE);
 
