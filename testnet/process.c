@@ -23,6 +23,7 @@ become(char *const argv[], int log, pid_t runner)
     sigemptyset(&none);
     signal(SIGINT, SIG_DFL);
     signal(SIGTERM, SIG_DFL);
+    signal(SIGHUP, SIG_DFL);
     signal(SIGPIPE, SIG_DFL);
     sigprocmask(SIG_SETMASK, &none, NULL);
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != runner)
@@ -48,10 +49,15 @@ process_start(struct process *process, char *const argv[], const char *log,
         return err_set_errno(err, "could not open \"%s\"", log);
     pid_t runner = getpid();
     process->started_ms = clock_ms();
+    /* A signal that comes early must not meet the runner's handlers in the child. */
+    sigset_t all, before;
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, &before);
     pid_t pid = fork();
     if (pid == 0)
         become(argv, fd, runner);
     int why = errno;
+    sigprocmask(SIG_SETMASK, &before, NULL);
     close(fd);
     errno = why;
     if (pid < 0)
