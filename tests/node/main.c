@@ -15,15 +15,29 @@ Suite *suite_config(void);
 Suite *suite_safetensors(void);
 Suite *suite_checkpoint(void);
 Suite *suite_commands(void);
+Suite *suite_join_swarm(void);
 
 int
 main(void)
 {
     static Suite *(*const suites[])(void) = {
-        suite_gradients,   suite_fixture,    suite_matmul,   suite_stage,
-        suite_data,        suite_recover,    suite_train,    suite_report,
-        suite_view,        suite_watch,      suite_job,      suite_config,
-        suite_safetensors, suite_checkpoint, suite_commands, NULL,
+        suite_gradients,
+        suite_fixture,
+        suite_matmul,
+        suite_stage,
+        suite_data,
+        suite_recover,
+        suite_train,
+        suite_report,
+        suite_view,
+        suite_watch,
+        suite_job,
+        suite_config,
+        suite_safetensors,
+        suite_checkpoint,
+        suite_commands,
+        suite_join_swarm,
+        NULL,
     };
     return suite_run(suites);
 }
