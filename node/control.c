@@ -27,7 +27,7 @@ enum {
     CLIENTS_MAX = 32,
     REQUEST_BYTES_MAX = 256 << 10,
     WAITING_BYTES_MAX = 1 << 20,
-    SUBMIT_MS_MAX = 30000,
+    SUBMIT_MS_MAX = 90000,
     FLUSH_MS = 20
 };
 

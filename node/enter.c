@@ -10,6 +10,7 @@
 #include "transport/codec.h"
 
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
@@ -327,7 +328,7 @@ on_join_result(void *arg, enum join_result result, const void *body, size_t len)
 {
     struct node *node = arg;
     char seed[ADDRESS_BYTES_MAX + 8];
-    address_text(&node->config.join, seed);
+    address_text(&node->seed, seed);
     struct err err = {0};
     switch (result) {
     case JOIN_NOBODY:
@@ -354,6 +355,8 @@ on_join_result(void *arg, enum join_result result, const void *body, size_t len)
     }
     if (take_answer(node, body, len, &err)) {
         log_error("node", "could not join by %s reason=\"%s\"", seed, err.msg);
+        if (node->was_member)
+            return; /* it only tried to catch up: another member is asked next */
         node_stop(node, 1, err.msg);
         return;
     }
@@ -382,12 +385,12 @@ start_joining(struct node *node, struct err *err)
     writer_id(&request, &node->id);
     writer_text(&request, address);
     writer_bytes(&request, signature, sizeof(signature));
-    const struct address *seed = address_route(&node->config.routes, &node->config.join);
+    const struct address *seed = address_route(&node->config.routes, &node->seed);
     node->join_client = join_dial(node->loop, node->secret, seed, request.data,
                                   request.len, on_join_result, node, err);
     buf_release(&request);
     if (node->join_client) {
-        address_text(&node->config.join, address);
+        address_text(&node->seed, address);
         log_info("node", "joining seed=%s", address);
     }
     return node->join_client ? 0 : -1;
@@ -406,7 +409,7 @@ enter_catch_up(struct node *node, int64_t now)
         const struct member *member =
             gossip_at(node->gossip, (i + (size_t)(now / CATCH_UP_MS)) % count);
         if (member->state != MEMBER_ALIVE || id_equal(&member->record.id, &node->id) ||
-            address_parse(member->record.address, &node->config.join, &err))
+            address_parse(member->record.address, &node->seed, &err))
             continue;
         join_client_close(node->join_client);
         node->join_client = NULL;
@@ -439,9 +442,7 @@ found(struct node *node, struct err *err)
 {
     char path[PATH_BYTES_MAX];
     node->secret = secret_make();
-    if (secret_write(node->secret, path_join(path, node->config.data, STATUS_SECRET_FILE),
-                     err) ||
-        open_cores(node, NULL, 0, err))
+    if (open_cores(node, NULL, 0, err))
         return -1;
     struct view empty = {0};
     struct buf body = {0};
@@ -454,15 +455,19 @@ found(struct node *node, struct err *err)
     buf_release(&body);
     node->swarm = *agree_decree_hash(node->agree);
     node->founded = true;
-    if (file_write(path_join(path, node->config.data, "swarm.id"), node->swarm.bytes,
-                   ID_BYTES, 0600, err) ||
-        open_door(node, err) || enter_swarm(node, err)) {
+    /* The sockets first: what cannot be founded leaves nothing of a swarm behind. */
+    if (open_door(node, err) || enter_swarm(node, err)) {
         effects_release(&effects);
         return -1;
     }
     effects_release(&node->effects);
     node->effects = effects;
     node_effects(node);
+    if (secret_write(node->secret, path_join(path, node->config.data, STATUS_SECRET_FILE),
+                     err) ||
+        file_write(path_join(path, node->config.data, "swarm.id"), node->swarm.bytes,
+                   ID_BYTES, 0600, err))
+        return -1;
     enter_record(node);
     print_join_line(node);
     return 0;
@@ -598,6 +603,57 @@ load_swarm(struct node *node, struct buf *saved, struct err *err)
     return result;
 }
 
+/* A node's own files, and those that people put beside them. */
+static bool
+ours(const char *name)
+{
+    static const char *const names[] = {".",
+                                        "..",
+                                        "identity.key",
+                                        "boot",
+                                        "lock",
+                                        "swarm.id",
+                                        "data",
+                                        STATUS_SECRET_FILE,
+                                        "lost+found",
+                                        "agree.state",
+                                        "members.state",
+                                        STATUS_EVENTS_FILE,
+                                        STATUS_EVENTS_FILE ".1",
+                                        "checkpoints",
+                                        STATUS_SOCKET_FILE,
+                                        "node.yaml",
+                                        "node.log"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (strcmp(name, names[i]) == 0)
+            return true;
+    return false;
+}
+
+int
+enter_look(const struct node *node, struct err *err)
+{
+    char path[PATH_BYTES_MAX];
+    if (node->config.join.host[0] ||
+        file_exists(path_join(path, node->config.data, "identity.key")))
+        return 0;
+    DIR *dir = opendir(node->config.data);
+    if (!dir)
+        return err_set_errno(err, "could not read the data folder \"%s\"",
+                             node->config.data);
+    const struct dirent *entry;
+    int result = 0;
+    while (result == 0 && (entry = readdir(dir)))
+        if (!ours(entry->d_name))
+            result = err_set(err, ERR_USAGE,
+                             "the data folder \"%s\" is not empty (it has \"%.64s\") and "
+                             "belongs to no node; a swarm is founded only in an empty "
+                             "folder, name one with --data",
+                             node->config.data, entry->d_name);
+    closedir(dir);
+    return result;
+}
+
 int
 enter_start(struct node *node, struct err *err)
 {
@@ -610,6 +666,7 @@ enter_start(struct node *node, struct err *err)
     snprintf(node->name, sizeof(node->name), "%s",
              node->config.name[0] ? node->config.name : id_short(&node->id, text));
     find_advertise(node);
+    node->seed = node->config.join;
 
     struct buf saved = {0};
     if (load_swarm(node, &saved, err)) {
@@ -618,7 +675,16 @@ enter_start(struct node *node, struct err *err)
     }
     bool known = saved.len > 0, joining = node->config.join.host[0] != '\0';
     int result;
-    if (!known && !joining && id_empty(&node->swarm))
+    bool lost = !known && id_empty(&node->swarm) && !made &&
+                file_exists(path_join(path, node->config.data, STATUS_SECRET_FILE));
+    if (lost && !joining)
+        result =
+            err_set(err, ERR_USAGE,
+                    "the data folder \"%s\" has a swarm's secret and an identity, but "
+                    "has lost the swarm's state; join again with --join, or found a "
+                    "swarm in an empty folder",
+                    node->config.data);
+    else if (!known && !joining && id_empty(&node->swarm))
         result = found(node, err);
     else if (find_secret(node, err))
         result = -1;

@@ -30,7 +30,8 @@ send_report(struct node *node)
     report.profile.correction_ppm = 1000000;
     if (freeze->with_job) {
         report.job = freeze->job.train.id;
-        report.profile = node->profile;
+        if (!id_equal(&node->cannot, &report.job))
+            report.profile = node->profile;
     }
     struct buf body = {0};
     report_sign(&report, self->bytes, self->len, node->key, &node->swarm, &body);
@@ -44,6 +45,8 @@ send_report(struct node *node)
 bool
 follow_measured(const struct node *node, const struct job *job)
 {
+    if (id_equal(&node->cannot, &job->train.id))
+        return true; /* there is nothing more to find out */
     return node->profile.count > 0 && node->profile_sequences >= job->sequences &&
            memcmp(&node->profile_shape, &job->shape, sizeof(job->shape)) == 0;
 }
@@ -165,6 +168,28 @@ follow_halted(struct node *node, const struct progress *progress)
     node->freeze.halted = true;
     node->freeze.progress = *progress;
     go_on_reporting(node);
+}
+
+void
+follow_cannot(struct node *node, bool profiling)
+{
+    const struct job *job = node->freeze.active && node->freeze.with_job
+                                ? &node->freeze.job
+                                : &node->view->job;
+    node->cannot = job->train.id;
+    if (profiling) {
+        node->profiling.sequences = 0;
+        node->freeze.profiling = false;
+        enter_record(node);
+        go_on_reporting(node);
+        return;
+    }
+    const struct id *leader = agree_leader(node->agree);
+    if (id_equal(leader, &node->id))
+        node->lead.link_at_ms = clock_ms();
+    else if (!id_empty(leader))
+        node_evidence(node, leader, &node->id, EVIDENCE_BROKEN,
+                      "its engine cannot carry out the epoch");
 }
 
 void

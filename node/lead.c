@@ -18,7 +18,7 @@ enum {
     FREEZE_AGAIN_MS = 250,
     REPORT_MS_MAX =
         3000, /* a member that is alive but does not report is left out after this */
-    PROFILE_MS_MAX = 20000, /* the same when devices measure a new model */
+    PROFILE_MS_MAX = 60000, /* the same when devices measure a new model */
     EXCLUDED_MS = 3000,
     LINK_SETTLE_MS = 400, /* a broken connection may be the first sign of a loss */
     SLOW_EVERY_MS = 10000,
@@ -377,6 +377,19 @@ slow(struct node *node, int64_t now)
     return better;
 }
 
+/* Nobody answered, not even this node's own engine. */
+static void
+give_up(struct node *node, int64_t now)
+{
+    struct lead *lead = &node->lead;
+    log_warn("lead", "no member reported in time");
+    if (lead->submit)
+        answer_submission(node, "no member could measure itself on the job in time; its "
+                                "layers may be too large for these devices");
+    lead->rest_until_ms = now + REST_MS;
+    lead_reset(node);
+}
+
 void
 lead_tick(struct node *node, int64_t now)
 {
@@ -405,6 +418,8 @@ lead_tick(struct node *node, int64_t now)
         lead->cause == CAUSE_JOB && lead->submit ? PROFILE_MS_MAX : REPORT_MS_MAX;
     if (all && lead->members_count > 0)
         propose(node, now);
+    else if (lead->members_count == 0)
+        give_up(node, now);
     else if (now - lead->asked_ms >= wait)
         exclude_missing(node, now);
     else if (now >= lead->again_ms)

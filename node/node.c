@@ -512,7 +512,7 @@ open_signals(struct node *node, struct err *err)
 static int
 open_local(struct node *node, struct err *err)
 {
-    if (file_make_folder(node->config.data, err))
+    if (file_make_folder(node->config.data, err) || enter_look(node, err))
         return -1;
     char path[PATH_BYTES_MAX];
     node->lock_fd = file_lock(path_join(path, node->config.data, "lock"), err);

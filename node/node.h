@@ -110,6 +110,8 @@ struct node {
     struct admit *admit;
     struct join_server *join_server;
     struct join_client *join_client;
+    struct address
+        seed; /* whom it asks: the configured one, or a member to catch up by */
     struct mesh *mesh;
     struct bulk *bulk;
     struct train *train;
@@ -135,6 +137,7 @@ struct node {
         struct model_shape shape;
         int sequences; /* 0: nothing is being measured */
     } profiling;
+    struct id cannot; /* a job that this device cannot take part in; empty: none */
     struct model_shape profile_shape;
     int profile_sequences;
 
@@ -180,6 +183,8 @@ void node_set_paused(struct node *node, const char *why); /* empty: goes on */
 void frames_receive(void *arg, const struct frame *frame); /* arg: the node */
 
 /* ---- enter.c ---- */
+/* May a node live in this data folder? Before anything is written there. ERR_USAGE. */
+int enter_look(const struct node *node, struct err *err);
 int enter_start(struct node *node, struct err *err);
 void enter_save_members(struct node *node);
 void enter_record(struct node *node); /* our record to gossip, as things are now */
@@ -205,6 +210,9 @@ void follow_freeze(struct node *node, const struct id *from, const void *body,
                    size_t len);
 void follow_halted(struct node *node, const struct progress *progress);
 bool follow_measured(const struct node *node, const struct job *job);
+/* This node has no part in the run at hand: it could not be measured, or could not carry
+ * out the epoch. The next plan is made without its device. */
+void follow_cannot(struct node *node, bool profiling);
 void follow_profiled(struct node *node, const struct profile *profile);
 void follow_judge(struct node *node, const struct effect *effect);
 void follow_committed(struct node *node, const struct effect *effect);

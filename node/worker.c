@@ -316,8 +316,12 @@ on_failed(struct node *node, const struct train_report *report)
     json_put_text(writer, "what", report->what);
     json_put_text(writer, "reason", report->err.msg);
     events_end(node->events);
-    if (strcmp(report->what, "checkpoint") == 0)
-        return; /* training goes on; the older checkpoints are untouched */
+    if (strcmp(report->what, "checkpoint") == 0 || strcmp(report->what, "copy") == 0)
+        return; /* training goes on; older checkpoints and copies are untouched */
+    if (strcmp(report->what, "profile") == 0 || strcmp(report->what, "epoch") == 0) {
+        follow_cannot(node, strcmp(report->what, "profile") == 0);
+        return;
+    }
     const struct id *leader = agree_leader(node->agree);
     if (id_equal(leader, &node->id)) {
         node->lead.done = true;

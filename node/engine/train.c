@@ -269,7 +269,7 @@ run(void *arg)
                 return NULL;
         } else if (train->epoch && train->computing) {
             if (train_step(train, &err)) {
-                train_fail(train, "epoch", &err);
+                train_fail(train, "step", &err);
                 epoch_end(train);
             }
         } else {

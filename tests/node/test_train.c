@@ -501,7 +501,7 @@ START_TEST(a_run_that_diverges_says_so_and_applies_nothing_of_it)
     crew_epoch(&crew, &one_node);
     int node = 0;
     ck_assert(crew_until(&crew, node_failed, &node, 10000));
-    ck_assert_str_eq(crew.nodes[0].failure.what, "epoch");
+    ck_assert_str_eq(crew.nodes[0].failure.what, "step");
     ck_assert_ptr_nonnull(strstr(crew.nodes[0].failure.err.msg, "learning_rate"));
     crew_halt(&crew);
     ck_assert_int_eq(crew.nodes[0].progress.applied, crew.nodes[0].applied);
