@@ -414,6 +414,55 @@ START_TEST(a_run_that_was_stopped_goes_on_as_if_it_never_was)
 }
 END_TEST
 
+/* Before its first step, too. */
+START_TEST(a_run_that_is_stopped_at_once_ends)
+{
+    BEGIN();
+    struct peer one;
+    found_one(&one, "one");
+    const char *job = swarm_job("brief", 1000000, "");
+    for (int round = 0; round < 3; round++) {
+        int code =
+            swarm_run(&out, 10000, "train", "--detach", job, "--data", one.data, NULL);
+        ck_assert_msg(code == 0, "%s", said());
+        says("submitted");
+        clock_sleep_ms(round * 30);
+        code = swarm_run(&out, 10000, "stop", "--data", one.data, NULL);
+        ck_assert_msg(code == 0, "%s", said());
+        says("the run ended: stopped at step ");
+    }
+    struct json *status = peer_status(&one);
+    ck_assert(!json_is_object(json_get(status, "job")));
+    ck_assert(strncmp(json_text(json_get(status, "ended"), ""), "stopped at step ", 16) ==
+              0);
+    json_free(status);
+}
+END_TEST
+
+START_TEST(of_two_jobs_at_once_one_is_taken)
+{
+    BEGIN();
+    struct peer one;
+    found_one(&one, "one");
+    const char *jobs[] = {swarm_job("first", 20, ""), swarm_job("second", 20, "")};
+    pid_t pids[2];
+    for (int i = 0; i < 2; i++) {
+        char log[16];
+        snprintf(log, sizeof(log), "%d.log", i);
+        const char *const arguments[] = {"train", jobs[i], "--data", one.data, NULL};
+        pids[i] = swarm_spawn(swarm_path(log), arguments);
+    }
+    int codes[2] = {swarm_wait(pids[0], 10000), swarm_wait(pids[1], 10000)};
+    /* The second may also come when the first has ended. */
+    ck_assert_msg((codes[0] == 0 || codes[1] == 0) && codes[0] >= 0 && codes[1] >= 0,
+                  "%d %d", codes[0], codes[1]);
+    for (int i = 0; i < 2; i++) {
+        swarm_line(swarm_path(i ? "1.log" : "0.log"), 100, NULL,
+                   codes[i] == 0 ? "the run ended: done" : "flotilla: ", NULL);
+    }
+}
+END_TEST
+
 static long
 train_and_find(struct peer *one, const char *name)
 {
@@ -544,6 +593,8 @@ suite_commands(void)
     tcase_add_test(tests, a_missing_corpus_is_named_and_nothing_runs);
     tcase_add_test(tests, a_job_that_fits_no_node_is_refused_and_the_next_one_trains);
     tcase_add_test(tests, a_run_that_was_stopped_goes_on_as_if_it_never_was);
+    tcase_add_test(tests, a_run_that_is_stopped_at_once_ends);
+    tcase_add_test(tests, of_two_jobs_at_once_one_is_taken);
     tcase_add_test(tests, what_was_trained_writes_text_the_same_for_a_seed);
     tcase_add_test(tests, a_damaged_checkpoint_is_passed_over_when_a_run_is_resumed);
     tcase_add_test(tests, a_full_disk_under_a_checkpoint_costs_the_checkpoint_alone);
