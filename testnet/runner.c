@@ -148,7 +148,8 @@ write_config(const struct runner *runner, int node, struct err *err)
                machine->folder, address, address);
     if (scenario->nodes[node].memory[0])
         buf_printf(&text, "memory: '%s'\n", scenario->nodes[node].memory);
-    if (node > 0 && !machine->started) {
+    if (node > 0 && runner->history->nodes[node].epoch == 0) {
+        /* Who knows the swarm comes back to it by its data folder. */
         address_text(&runner->machines[seed_of(runner, node)].base, address);
         path_join(path, runner->machines[0].folder, STATUS_SECRET_FILE);
         buf_printf(&text, "join: '%s'\nsecret_file: '%s'\n", address, path);

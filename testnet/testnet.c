@@ -183,6 +183,11 @@ run_both(const struct scenario *scenario, const struct scenario *other, const ch
     runner_run(scenario, &how, report);
     print_page(report);
     *passed = report->verdict.passed;
+    if (given->keep)
+        printf("the nodes' folders and logs are in %s\n", folder);
+    else if (!*passed)
+        printf("with --keep DIR, the nodes' folders and logs are kept\n");
+    fflush(stdout);
     result = given->json ? write_json(report, given->json, err) : 0;
 out:
     if (report->history.scenario)

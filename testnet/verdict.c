@@ -219,7 +219,7 @@ draw_costs(const struct history *history, struct buf *out)
         const struct past_fault *fault = &history->faults[i];
         buf_printf(out, "  at step %-4lld %-24s ", (long long)fault->at_step,
                    fault->text);
-        if (!fault_costs(fault))
+        if (!fault_costs(fault) || history->newest_step == 0)
             buf_printf(out, "\n");
         else if (fault->seconds < 0)
             buf_printf(out, "training never went on\n");

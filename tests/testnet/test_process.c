@@ -58,6 +58,7 @@ START_TEST(a_process_is_stopped_continued_and_killed)
     ck_assert_int_gt(process.peak_rss_bytes, 100000);
     process_stop(&process);
     ck_assert(process.stopped);
+    clock_sleep_ms(100);          /* it has to be scheduled to stop */
     process_ask_to_end(&process); /* waits until it continues */
     ck_assert(!process_wait(&process, 200));
     process_continue(&process);
