@@ -397,13 +397,18 @@ gossip_member_self(const struct gossip *gossip)
 /* ---- time ---- */
 
 static void
-forget(struct gossip *gossip)
+forget(struct gossip *gossip, struct effects *effects)
 {
     for (size_t i = gossip->table.count; i-- > 0;) {
         struct entry *entry = gossip->table.list[i];
         if (entry != gossip->self && gone(entry->member.state) &&
-            gossip->now_ms - entry->member.since_ms >= KEEP_MS)
+            gossip->now_ms - entry->member.since_ms >= KEEP_MS) {
+            struct effect *effect = effects_add(effects, EFFECT_MEMBER, NULL, 0);
+            effect->peer = entry->member.record.id;
+            effect->before = (int)entry->member.state;
+            effect->after = MEMBER_UNKNOWN;
             table_remove(&gossip->table, entry);
+        }
     }
 }
 
@@ -418,7 +423,7 @@ gossip_tick(struct gossip *gossip, int64_t now_ms, struct effects *effects)
     if (now_ms >= gossip->digest_at_ms) {
         gossip->digest_at_ms = now_ms + 10 * interval_ms;
         core_digest_random(gossip, effects);
-        forget(gossip);
+        forget(gossip, effects);
     }
     settle_all(gossip, NULL, effects);
     if (now_ms >= gossip->spread_at_ms)

@@ -46,6 +46,8 @@ struct gossip_options {
                              swarm */
 };
 
+/* A member that has been dead or gone for a day is forgotten: EFFECT_MEMBER to
+ * MEMBER_UNKNOWN. */
 struct gossip *gossip_new(const struct gossip_options *options, int64_t now_ms);
 void gossip_free(struct gossip *gossip);
 

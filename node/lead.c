@@ -449,6 +449,35 @@ lead_report(struct node *node, const void *bytes, size_t len)
         log_limited(LOG_WARN, "lead", "a report is passed over reason=\"%s\"", err.msg);
 }
 
+/* Memory alone may rule a job out, before anybody measures it: every layer has to fit the
+ * roomiest member. */
+static int
+check_room(const struct node *node, const struct job *job, struct err *err)
+{
+    struct cluster_node roomiest = {0};
+    for (size_t i = 0; i < gossip_count(node->gossip); i++) {
+        const struct member *member = gossip_at(node->gossip, i);
+        if (decree_member(&node->decree, &member->record.id) &&
+            (int64_t)member->record.memory_bytes >= roomiest.memory_bytes) {
+            roomiest.id = member->record.id;
+            roomiest.memory_bytes = (int64_t)member->record.memory_bytes;
+        }
+    }
+    int layers = workload_layers(&job->shape);
+    for (int layer = 0; layer < layers; layer++) {
+        struct stage_spec spec = {.first_layer = layer,
+                                  .layers = 1,
+                                  .micro_batch = 1,
+                                  .in_flight = 1,
+                                  .copies = job->train.copy_every > 0};
+        struct stage_bytes bytes;
+        workload_stage_bytes(&job->shape, &spec, &bytes);
+        if (bytes.total > roomiest.memory_bytes)
+            return plan_no_room(err, layer, layer, bytes.total, &roomiest, 1);
+    }
+    return 0;
+}
+
 int
 lead_submit(struct node *node, const struct job *job, const struct id *submitter,
             struct err *err)
@@ -462,6 +491,8 @@ lead_submit(struct node *node, const struct job *job, const struct id *submitter
             "the job \"%s\" is running; end it with \"flotilla stop\" before another one",
             node->view->state != JOB_NONE ? node->view->job.train.name
                                           : lead->job.train.name);
+    if (check_room(node, job, err))
+        return -1;
     job_release(&lead->job);
     job_copy(&lead->job, job);
     lead->submitter = *submitter;

@@ -120,8 +120,14 @@ static void
 member_changed(struct node *node, const struct effect *effect)
 {
     const struct member *member = gossip_find(node->gossip, &effect->peer);
-    if (!member || id_equal(&effect->peer, &node->id))
+    if (id_equal(&effect->peer, &node->id))
         return;
+    if (!member) {
+        /* Forgotten: it has to join again. */
+        admit_deny(node->admit, &effect->peer);
+        mesh_forget(node->mesh, &effect->peer);
+        return;
+    }
     if (effect->before != effect->after) {
         log_info("gossip", "member name=%s zone=%s state=%s before=%s reason=\"%s\"",
                  member->record.name, member->record.zone,

@@ -104,7 +104,9 @@ early_park(struct early *early, const struct id *from, struct flow_chunk **chunk
         sender->epoch = header->epoch;
     }
     uint64_t cost = (uint64_t)header->length + FLOW_CHUNK_COST;
-    if (sender->cost[header->channel] + cost > BULK_WINDOW_BYTES)
+    /* One sender has its windows, and all together no more than BULK_EARLY_BYTES_MAX. */
+    if (sender->cost[header->channel] + cost > BULK_WINDOW_BYTES ||
+        *bytes + header->length > BULK_EARLY_BYTES_MAX)
         return;
     sender->cost[header->channel] += cost;
     *bytes += header->length;

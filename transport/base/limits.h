@@ -29,6 +29,7 @@ enum {
     /* The data plane. */
     CHUNK_BYTES = 512 << 10,     /* payload of one bulk chunk, at most */
     BULK_WINDOW_BYTES = 8 << 20, /* unacknowledged bytes per peer and channel */
+    BULK_EARLY_BYTES_MAX = 256 << 20, /* chunks of newer epochs that wait, over all senders */
     BULK_OPS_MAX = 4096,         /* posted sends and receives per port */
 
     /* Jobs and plans. */
