@@ -21,7 +21,7 @@ enum {
     PIECE_BYTES = 16 << 10,     /* read at once, at most */
     PIECE_BYTES_MIN = 1500,     /* ... on a slow link */
     PIECE_US = 1000,            /* ... and what passes in this time */
-    BACKLOG_US = 5000,          /* what may wait for its turn on a link */
+    BACKLOG_US = 20000,         /* what may wait for its turn on a link */
     QUEUE_BYTES_MIN = 64 << 10, /* of one connection and direction, besides what is */
     QUEUE_BYTES_FREE = 1 << 20, /* under way; without a rate */
     SOCKET_BYTES = 256 << 10,   /* the kernel's buffer in front of us */
