@@ -16,8 +16,9 @@ for program; do
         continue
     fi
     checks=$(echo "$line" | sed 's/.*Checks: \([0-9]*\).*/\1/')
-    bad=$(echo "$line" | sed 's/.*Failures: \([0-9]*\), Errors: \([0-9]*\).*/\1 + \2/')
-    bad=$((bad))
+    failures=$(echo "$line" | sed 's/.*Failures: \([0-9]*\).*/\1/')
+    errors=$(echo "$line" | sed 's/.*Errors: \([0-9]*\).*/\1/')
+    bad=$((failures + errors))
     skips=$(grep -c '^skipped: ' "$out")
     if [ "$status" -ne 0 ] && [ "$bad" -eq 0 ]; then bad=1; fi
     passed=$((passed + checks - bad - skips))
