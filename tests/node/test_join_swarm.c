@@ -135,6 +135,25 @@ START_TEST(a_node_that_comes_back_is_the_same_member)
 }
 END_TEST
 
+/* A leaver whose swarm does not answer waits for it, until it is told again. */
+START_TEST(a_second_signal_stops_a_node_that_waits_to_leave)
+{
+    BEGIN();
+    found_two();
+    kill(one.pid, SIGSTOP);
+    kill(two.pid, SIGTERM);
+    peer_logs(&two, 2000, "a second signal stops at once");
+    clock_sleep_ms(300);
+    ck_assert_int_eq(kill(two.pid, 0), 0);
+    int64_t began = clock_ms();
+    ck_assert_int_eq(peer_leave(&two, 5000), 1);
+    ck_assert_int_lt(clock_ms() - began, 1500);
+    peer_event(&two, 100, NULL, "\"event\":\"stop\"", "a second signal", NULL);
+    kill(one.pid, SIGCONT);
+    peer_event(&one, 10000, NULL, "\"event\":\"epoch\"", "\"cause\":\"l", NULL);
+}
+END_TEST
+
 START_TEST(joining_nobody_says_so_and_goes_on_trying)
 {
     BEGIN();
@@ -364,6 +383,7 @@ suite_join_swarm(void)
     tcase_add_checked_fixture(tests, setup, teardown);
     tcase_add_test(tests, two_nodes_train_one_job_and_refuse_a_second);
     tcase_add_test(tests, a_node_that_comes_back_is_the_same_member);
+    tcase_add_test(tests, a_second_signal_stops_a_node_that_waits_to_leave);
     tcase_add_test(tests, joining_nobody_says_so_and_goes_on_trying);
     tcase_add_test(tests, a_wrong_secret_is_named_by_both_sides);
     tcase_add_test(tests, a_member_of_another_swarm_is_told_so_by_both_sides);
