@@ -473,6 +473,22 @@ found(struct node *node, struct err *err)
     return 0;
 }
 
+/* Whoever was in the newest epoch that we know: members.state may be lost. */
+static void
+dial_members(struct node *node)
+{
+    for (uint32_t i = 0; i < node->view->reports_count; i++) {
+        const struct record *record = &node->view->reports[i].record;
+        struct address address;
+        struct err err;
+        if (id_equal(&record->id, &node->id) || gossip_find(node->gossip, &record->id) ||
+            address_parse(record->address, &address, &err))
+            continue;
+        admit_allow(node->admit, &record->id);
+        mesh_peer(node->mesh, &record->id, &address);
+    }
+}
+
 static int
 come_back(struct node *node, struct buf *saved, struct err *err)
 {
@@ -498,6 +514,7 @@ come_back(struct node *node, struct buf *saved, struct err *err)
         known.len = bytes.len;
         follow_committed(node, &known);
         buf_release(&bytes);
+        dial_members(node);
         node_effects(node);
     }
     return 0;

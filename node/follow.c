@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { UNFREEZE_MS = 4000, AWAKE_AGAIN_MS = 200 };
+enum { UNFREEZE_MS = 4000, AWAKE_AGAIN_MS = 200, OUTSIDE_MS = 5000 };
 
 /* ---- halt and report ---- */
 
@@ -449,12 +449,36 @@ newest(int64_t a, int64_t b)
  * by a quorum that answers us when we lead. A process that was stopped asks a quorum
  * first, since the beats that wait in its sockets are old.
  */
+/* A node outside does not train: for a joiner that is no news for a while. */
+static void
+say_outside(struct node *node, int64_t now)
+{
+    const char *why = "";
+    if (node->was_member || now - node->entered_ms > OUTSIDE_MS)
+        why = voters_connected(node)
+                  ? "this node is not in the newest epoch yet"
+                  : "this node is not in the newest epoch, and no majority of the voters "
+                    "that it knows is reachable";
+    node_set_paused(node, why);
+}
+
+/* We know that our epoch is the newest. */
+static void
+say_waiting(struct node *node)
+{
+    const struct view *view = node->view;
+    char why[sizeof(node->paused)] = "";
+    if (view->state != JOB_NONE && !view->planned)
+        snprintf(why, sizeof(why), "the run waits for members that can carry it: %.110s",
+                 view->ended);
+    node_set_paused(node, why);
+}
+
 void
 follow_fresh(struct node *node, int64_t now)
 {
     if (!node->member) {
-        node_set_paused(
-            node, node->was_member ? "this node is not in the newest epoch yet" : "");
+        say_outside(node, now);
         return;
     }
     if (node->woken)
@@ -469,10 +493,13 @@ follow_fresh(struct node *node, int64_t now)
                     NODE_FRESH_MS;
     if (fresh && !node->woken) {
         node->fresh_at_ms = now;
-        node_set_paused(node, "");
+        say_waiting(node);
     } else if (!voters_connected(node)) {
         node_set_paused(
             node, "no majority of voters is reachable; training does not advance here");
+    } else if (now - newest(node->fresh_at_ms, node->entered_ms) > OUTSIDE_MS) {
+        node_set_paused(node, "no leader is heard, though a majority of voters is "
+                              "reachable; training does not advance here");
     }
     if (node->freeze.active && now - node->freeze.since_ms > UNFREEZE_MS &&
         !id_empty(leader)) {

@@ -290,6 +290,7 @@ propose(struct node *node, int64_t now)
                   "no plan for the run with the members that are left reason=\"%s\"",
                   err.msg);
         lead->draft.planned = false;
+        snprintf(lead->draft.ended, sizeof(lead->draft.ended), "%.127s", err.msg);
     }
     struct decree_member *members = xcalloc(lead->draft.reports_count, sizeof(*members));
     for (uint32_t i = 0; i < lead->draft.reports_count; i++)
@@ -390,6 +391,18 @@ give_up(struct node *node, int64_t now)
     lead_reset(node);
 }
 
+/* A run that waits for members has nobody to make its last checkpoint: stopping ends it
+ * at once. */
+static void
+end_waiting(struct node *node)
+{
+    if (node->view->state != JOB_STOPPING || node->view->planned)
+        return;
+    snprintf(node->lead.ended, sizeof(node->lead.ended),
+             "stopped while it waited for members that can carry it");
+    node->lead.done = true;
+}
+
 void
 lead_tick(struct node *node, int64_t now)
 {
@@ -404,6 +417,7 @@ lead_tick(struct node *node, int64_t now)
         return;
     if (lead->state == LEAD_IDLE) {
         enum decree_cause cause;
+        end_waiting(node);
         if (find_reason(node, now, &cause))
             freeze(node, cause, now);
         else if (slow(node, now))

@@ -460,7 +460,7 @@ node_watch_swarm(struct node *node)
     loop_fd(node->loop, train_report_fd(node->train), on_train, node);
     loop_fd(node->loop, bulk_event_fd(node->bulk), on_bulk, node);
     node->entered = true;
-    node->ticked_ms = clock_ms();
+    node->ticked_ms = node->entered_ms = clock_ms();
 }
 
 static void

@@ -88,7 +88,7 @@ struct run_progress {
                                    keeper */
     int64_t compute_us, predicted_us; /* smoothed, of this node, for the correction */
     int64_t told_ms;                  /* last word about it to those without a part */
-    int64_t done_step;                /* the run's last step is done here; 0: not yet */
+    int64_t done_step;                /* the run's last step is done here; -1: not yet */
 };
 
 struct control;
@@ -127,6 +127,7 @@ struct node {
     struct decree decree; /* the same epoch's */
     bool member;          /* we are one, with this boot */
     bool was_member;      /* of an earlier epoch, in this process */
+    int64_t entered_ms;   /* the sockets opened */
     int64_t entered_epoch_ms;
 
     struct freeze freeze;

@@ -83,7 +83,7 @@ worker_enter(struct node *node)
     enter_bulk(node);
     memset(node->run.copied, 0, sizeof(node->run.copied));
     node->run.compute_us = node->run.predicted_us = 0;
-    node->run.done_step = 0;
+    node->run.done_step = -1;
     if (!view->planned) {
         if (view->state == JOB_NONE)
             train_drop(node->train);
@@ -405,7 +405,7 @@ worker_progress_tick(struct node *node, int64_t now)
     if (now - node->progress_ms < SPEED_EVERY_MS || !node->view->planned)
         return;
     node->progress_ms = now;
-    if (node->run.done_step > 0) {
+    if (node->run.done_step >= 0) {
         /* Said again and again, since a leader may change: until an epoch without the
          * run. */
         uint64_t fields[2] = {(uint64_t)node->run.done_step, node->decree.epoch};
