@@ -331,9 +331,10 @@ wait_line(const char *path, int64_t timeout_ms, char *line, const char *const *p
         struct err err;
         file_read(path, 64 << 20, &text, &err);
         buf_add(&text, "", 1);
-        size_t from = text.len > 1500 ? text.len - 1500 : 0;
-        ck_abort_msg("no line with \"%s\" (%s) in %s, which ends:\n%s", parts[0],
-                     parts[1] ? parts[1] : "", path, (char *)text.data + from);
+        size_t from = text.len > 4000 ? text.len - 4000 : 0;
+        fprintf(stderr, "%s ends:\n%s\n", path, (char *)text.data + from);
+        ck_abort_msg("no line with \"%s\" (%s) in %s", parts[0], parts[1] ? parts[1] : "",
+                     path);
     }
 }
 

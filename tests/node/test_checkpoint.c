@@ -41,7 +41,7 @@ static struct checkpoint_state state;
 static float
 value(int64_t step, int kind, int tensor, int64_t element)
 {
-    return (float)rng_normal((uint64_t)step, (uint64_t)(kind * 1000 + tensor),
+    return (float)rng_normal((uint64_t)step, (uint64_t)kind << 32 | (uint64_t)tensor,
                              (uint64_t)element);
 }
 

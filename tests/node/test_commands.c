@@ -426,7 +426,7 @@ START_TEST(a_run_that_is_stopped_at_once_ends)
             swarm_run(&out, 10000, "train", "--detach", job, "--data", one.data, NULL);
         ck_assert_msg(code == 0, "%s", said());
         says("submitted");
-        clock_sleep_ms(round * 30);
+        clock_sleep_ms(30 * (int64_t)round);
         code = swarm_run(&out, 10000, "stop", "--data", one.data, NULL);
         ck_assert_msg(code == 0, "%s", said());
         says("the run ended: stopped at step ");
