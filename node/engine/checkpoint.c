@@ -182,8 +182,8 @@ write_manifest(const char *folder, struct err *err)
     int result = 0;
     for (size_t i = 0; i < WRITTEN && result == 0; i++) {
         char path[PATH_BYTES_MAX], hex[ID_TEXT_SIZE];
-        struct id hash;
-        int64_t bytes;
+        struct id hash = {{0}};
+        int64_t bytes = 0;
         result = hash_file(path_join(path, folder, written[i]), &hash, &bytes, err);
         if (result)
             break;
