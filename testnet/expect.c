@@ -29,6 +29,15 @@ name_of(const struct history *history, int node)
     return node < 0 ? "nobody" : history->scenario->nodes[node].name;
 }
 
+static bool
+same_bits(double left, double right)
+{
+    uint64_t a, b;
+    memcpy(&a, &left, sizeof(a));
+    memcpy(&b, &right, sizeof(b));
+    return a == b;
+}
+
 /* ---- what holds in any run ---- */
 
 static void
@@ -43,7 +52,7 @@ check_end(const struct history *history, const struct outcome *outcome,
     else if (outcome->timed_out)
         check(verdict, "finished", false,
               "the time limit of %g s has passed at step %lld (job: %s)",
-              history->scenario->time_limit_s, (long long)history->newest_step,
+              history->scenario->time_limit_s, (long long)history->applied,
               history->job_state[0] ? history->job_state : "not running");
     else if (!outcome->job)
         check(verdict, "finished", true, "no job was asked for");
@@ -120,7 +129,7 @@ check_agreement(const struct history *history, const struct past_step *curve,
             curve[step->step - 1].step != step->step)
             continue;
         const struct past_step *first = &curve[step->step - 1];
-        if (memcmp(&step->loss, &first->loss, sizeof(step->loss)) == 0 &&
+        if (same_bits(step->loss, first->loss) &&
             step->samples_hash == first->samples_hash) {
             compared += step->node != first->node;
             continue;
@@ -250,7 +259,7 @@ check_joins(const struct history *history, struct verdict *verdict)
     if (expect->joined_within_s >= 0 && (!last || isinf(slowest)))
         check(verdict, "joined", false, "%s%s", last ? name_of(history, last->node) : "",
               last ? " never computed" : "nobody joined late");
-    else if (expect->joined_within_s >= 0)
+    else if (expect->joined_within_s >= 0 && last)
         check(verdict, "joined", slowest <= expect->joined_within_s,
               "%s computed %.2f s after its start (the slowest of %d), %g s are allowed",
               name_of(history, last->node), slowest, history->joins_count,
@@ -542,7 +551,7 @@ check_same(const struct history *history, const struct outcome *outcome,
     }
     for (size_t i = 0; i < wanted; i++) {
         double difference = fabs(curve[i].loss - other[i].loss);
-        bits = bits && memcmp(&curve[i].loss, &other[i].loss, sizeof(double)) == 0;
+        bits = bits && same_bits(curve[i].loss, other[i].loss);
         if (!(difference <= worst)) {
             worst = difference;
             worst_step = i + 1;

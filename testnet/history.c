@@ -138,6 +138,9 @@ on_epoch(struct history *history, int node, int64_t mono_ms, const struct json *
         epoch->base_step = json_int(json_get(event, "base_step"), -1);
         epoch->first_ms = mono_ms;
         take_plan(history, epoch, json_get(event, "plan"));
+        if (epoch == history_newest(history) && epoch->base_step >= 0 &&
+            epoch->base_step < history->applied)
+            history->applied = epoch->base_step;
     }
     if (mono_ms < epoch->first_ms)
         epoch->first_ms = mono_ms;
@@ -173,6 +176,8 @@ on_step(struct history *history, int node, int64_t mono_ms, const struct json *e
     history->steps[history->steps_count++] = step;
     if (step.step > history->newest_step)
         history->newest_step = step.step;
+    if (step.step > history->applied && !history_void(history, &step))
+        history->applied = step.step;
     struct past_node *past = &history->nodes[node];
     past->step = step.step;
     past->loss = step.loss;
@@ -274,7 +279,7 @@ history_fault(struct history *history, const struct scenario_event *event,
                                  .victims = victims,
                                  .zone = event->target == TARGET_ZONE ? event->index : -1,
                                  .at_ms = now_ms,
-                                 .at_step = history->newest_step,
+                                 .at_step = history->applied,
                                  .epoch = newest ? newest->epoch : 0,
                                  .leader = victims & node_bit(history->leader),
                                  .seconds = -1};

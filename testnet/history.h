@@ -87,7 +87,9 @@ struct history {
     size_t epochs_count, steps_count, marks_count;
     size_t steps_capacity, marks_capacity;
     int faults_count, joins_count;
-    int64_t term, newest_step;
+    int64_t term;
+    int64_t newest_step; /* the highest that was ever applied */
+    int64_t applied;     /* the highest that is, after what was rolled back */
     int leader;          /* of the highest term; -1: none known */
     int64_t formed_ms;   /* 0: not yet */
     char job_state[200]; /* "", "running", "done", "failed: ..." */

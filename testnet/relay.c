@@ -232,7 +232,7 @@ take_connection(struct relay *relay, const struct port *port)
             epoll_ctl(relay->epoll, EPOLL_CTL_ADD, fds[side], &event) == 0;
     }
     relay->connections = xrealloc(relay->connections, relay->connections_count + 1,
-                                  sizeof(*relay->connections));
+                                  sizeof(struct connection *));
     relay->connections[relay->connections_count++] = connection;
 }
 
@@ -252,8 +252,8 @@ queue_bytes(const struct way *way)
 {
     if (way->bytes_per_us <= 0)
         return QUEUE_BYTES_FREE;
-    return QUEUE_BYTES_MIN +
-           (size_t)(way->bytes_per_us * (double)(way->delay_us + 2 * BACKLOG_US));
+    return QUEUE_BYTES_MIN + (size_t)(way->bytes_per_us *
+                                      (double)(way->delay_us + INT64_C(2) * BACKLOG_US));
 }
 
 static void
@@ -447,7 +447,7 @@ obey(struct relay *relay, const struct command *command)
         struct epoll_event event = {.events = EPOLLIN,
                                     .data.ptr = &command->port->handle};
         relay->ports =
-            xrealloc(relay->ports, relay->ports_count + 1, sizeof(*relay->ports));
+            xrealloc(relay->ports, relay->ports_count + 1, sizeof(struct port *));
         relay->ports[relay->ports_count++] = command->port;
         epoll_ctl(relay->epoll, EPOLL_CTL_ADD, command->port->fd, &event);
         break;

@@ -94,7 +94,7 @@ start_relay(struct runner *runner, struct err *err)
 {
     const struct scenario *scenario = runner->scenario;
     int zones = scenario->zones_count;
-    struct relay_link *links = xcalloc((size_t)(zones * zones), sizeof(*links));
+    struct relay_link *links = xcalloc((size_t)zones * (size_t)zones, sizeof(*links));
     for (int from = 0; from < zones; from++)
         for (int to = 0; to < zones; to++)
             links[from * zones + to] =

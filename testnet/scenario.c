@@ -297,7 +297,7 @@ take_event(const struct event_file *file, struct scenario *scenario, struct err 
 static void
 take_expect(const struct expect_file *file, struct expectations *out)
 {
-#define TAKE(field) out->field = file->field ? *file->field : -1
+#define TAKE(field) (out->field = file->field ? *file->field : -1)
     TAKE(loss_below);
     TAKE(steps);
     TAKE(stages);
@@ -370,13 +370,14 @@ job_take(const char *path, const char *text, size_t len,
          const struct yaml_section *section, const char *prefix,
          struct scenario *scenario, struct err *err)
 {
-    char key[64], absolute[PATH_BYTES_MAX];
-    struct yaml_section hole;
+    char key[64], absolute[PATH_BYTES_MAX] = "";
+    struct yaml_section hole = {0};
     struct buf train = {0};
     int result = 0;
     snprintf(key, sizeof(key), "%sdata.train", prefix);
     struct err absent;
-    if (yaml_section(path, text, len, key, &hole, &train, &absent) || !hole.scalar)
+    bool found = yaml_section(path, text, len, key, &hole, &train, &absent) == 0;
+    if (!found || !hole.scalar || !train.data)
         scenario->job = job_text(text, section, NULL, ""); /* the node will say so */
     else if (absolute_path(path, (char *)train.data, absolute, err))
         result = -1;
@@ -390,7 +391,7 @@ static int
 take_job(const char *path, const char *text, size_t len, struct scenario *scenario,
          struct err *err)
 {
-    struct yaml_section section;
+    struct yaml_section section = {0};
     struct buf word = {0}, other = {0};
     struct err absent;
     int result = 0;

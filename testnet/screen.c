@@ -93,7 +93,7 @@ screen_tick(struct screen *screen, const struct history *history, int64_t now_ms
     }
     for (int i = 0; i < history->scenario->nodes_count; i++) {
         const struct past_node *past = &history->nodes[i];
-        if (past->step != history->newest_step || past->step == screen->said_step)
+        if (past->step != history->applied || past->step == screen->said_step)
             continue;
         screen_say(screen, now_ms, "step %lld  loss %.4f  %.0f tokens/s",
                    (long long)past->step, past->loss, past->tokens_per_s);

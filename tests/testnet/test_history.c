@@ -100,6 +100,10 @@ START_TEST(steps_of_a_later_epoch_replace_what_was_rolled_back)
     stage_epoch(&history, 2, 1, A1, "loss", 3, 3, 3, 200);
     stage_step(&history, 3, 2, 4, 210);
     struct past_step *curve = history_curve(&history, &count);
+    ck_assert_int_eq(history.applied, 4);
+    ck_assert_int_eq(history.newest_step, 5);
+    stage_step(&history, 4, 1, 6, 220); /* of an epoch that is over */
+    ck_assert_int_eq(history.applied, 4);
     ck_assert_uint_eq(count, 4); /* 5 was given up and not done again */
     for (size_t i = 0; i < count; i++)
         ck_assert_int_eq(curve[i].step, (int64_t)i + 1);

@@ -118,7 +118,8 @@ START_TEST(a_child_dies_with_a_runner_that_is_killed)
         if (file_read(path, 4096, &text, &err) == 0 && text.len) {
             buf_add(&text, "", 1);
             const char *close_bracket = strrchr((char *)text.data, ')');
-            state = close_bracket ? close_bracket[2] : '-';
+            if (close_bracket)
+                state = close_bracket[2];
         }
         buf_release(&text);
         clock_sleep_ms(20);

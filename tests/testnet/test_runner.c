@@ -129,7 +129,8 @@ alive(pid_t pid)
     if (file_read(path, 4096, &text, &err) == 0) {
         buf_add(&text, "", 1);
         const char *after = strrchr((char *)text.data, ')');
-        state = after ? after[2] : 'Z';
+        if (after)
+            state = after[2];
     }
     buf_release(&text);
     return state != 'Z';
@@ -145,7 +146,7 @@ START_TEST(two_nodes_train_and_the_verdict_is_written)
     struct json *json = verdict();
     ck_assert(json_bool(json_get(json, "passed"), false));
     ck_assert_uint_eq(json_count(json_get(json, "loss")), 12);
-    ck_assert_int_eq(json_int(json_get(json, "tokens"), 0), 12 * 8 * 32);
+    ck_assert_int_eq(json_int(json_get(json, "tokens"), 0), INT64_C(12) * 8 * 32);
     const struct json *node = json_at(json_get(json, "nodes"), 1);
     ck_assert_int_gt(json_int(json_get(node, "peak_rss_bytes"), 0), 1 << 20);
     ck_assert_int_gt(json_int(json_get(node, "predicted_bytes"), 0), 0);
