@@ -3,7 +3,7 @@
  *
  *     agree.c          life cycle, dispatch, timers, questions
  *     agree_state.c    the durable part as a blob
-    agree_chain.c    links of the chain: keep, export, import, follow
+ *     agree_chain.c    links of the chain: keep, export, import, follow
  *     agree_elect.c    who leads: beats, pre-votes, votes
  *     agree_decide.c   what is decided: proposals, acceptances, commits, catching up
  *

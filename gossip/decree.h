@@ -3,7 +3,8 @@
  * body (the plan) that agreement does not look into.
  *
  *     header: swarm, generation, epoch, hash of the previous header, cause, members,
- * voters, hash of the body body:   bytes, at most DECREE_BYTES_MAX
+ *             voters, hash of the body
+ *     body:   bytes, at most DECREE_BYTES_MAX
  *
  * The decree's hash is the header's (BLAKE2b-256), so that a chain of headers and
  * certificates proves an epoch without the bodies. Term and proposer are not in it: a

@@ -1,6 +1,6 @@
 /*
  * link.h - what a directed link to a peer can carry: estimates from real transfers first,
- * short capped probes second (network.md 5.3).
+ * short capped probes second.
  */
 #ifndef GOSSIP_LINK_H
 #define GOSSIP_LINK_H

@@ -3,7 +3,7 @@
  * them merge.
  *
  *     fact of a member = (incarnation, then (version, bytes), then the gravest accusation
- * by each accuser)
+ *                         by each accuser)
  *
  * The merge is a join: larger incarnation first, larger record within it, accusations
  * united within it. So it is commutative, associative and idempotent, and nothing that

@@ -6,8 +6,8 @@
  *     DIGEST:
  *         [[prefix, incarnation, version, state] ...]          ascending prefix
  *     statement:
- *         [signed record, [[accuser, kind, admission, signature] ...]]   ascending
- * accuser
+ *         [signed record,
+ *          [[accuser, kind, admission, signature] ...]]        ascending accuser
  *
  * A statement is all that is known of a member: its record, and who accuses it at that
  * record's incarnation. The record proves that the incarnation is the member's own, so an

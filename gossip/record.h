@@ -1,8 +1,8 @@
 /*
  * record.h - what a node says of itself, signed by it: the unit of gossip.
  *
- * Merged by (incarnation, version): the larger wins. The incarnation is boot counter <<
- * 32 | refutations, so it survives restarts (network.md 1.4, threads 1 to 3).
+ * Merged by (incarnation, version): the larger wins. The incarnation is
+ * boot counter << 32 | refutations, so it grows over restarts.
  */
 #ifndef GOSSIP_RECORD_H
 #define GOSSIP_RECORD_H

@@ -3,7 +3,7 @@
  * win over the file.
  *
  *     node.yaml: name, zone, data, listen, advertise, join, secret_file, threads, memory,
- * log {level, format}, routes: [{to: HOST:PORT, via: HOST:PORT}]
+ *                log: {level, format}, routes: [{to: HOST:PORT, via: HOST:PORT}]
  */
 #ifndef NODE_CONFIG_H
 #define NODE_CONFIG_H

@@ -3,48 +3,74 @@
  * names of the files by which other programs find them. The testnet's runner and the
  * commands read these.
  *
- * DIR/events.jsonl   one JSON object a line, appended and flushed as things happen. Each
- * has "mono_ms" (CLOCK_MONOTONIC, one clock for all processes of a machine) and "event":
+ * DIR/events.jsonl: one JSON object a line, appended and flushed as things happen. Each
+ * has "mono_ms" (CLOCK_MONOTONIC: one clock for all processes of a machine) and "event":
  *
- *   start     id, name, zone, address, incarnation, founded (bool)
- *   joined    swarm, seed                      admitted by a seed
- *   member    id, name, zone, state, before, reason   gossip changed its mind about a
- * member leader    term, id, name epoch     epoch, term, leader, leader_name, cause,
- * hash, base_step, job, members[] {id, name}, voters[] names, plan {micro_batch,
- * pipelines, stages[] {first_layer, layers, replicas[] {node, zone, device, tp,
- * micro_batches}}}, predicted_step_s              (stages empty without a job; `node` is
- * the node's name) progress  epoch, step, loss, tokens, nodes, step_s   heard from a
- * worker by a node without a part in the plan compute   epoch, step the first forward
- * pass of an epoch began here step      epoch, step, loss, tokens, nodes, norm, step_s,
- * samples_hash (16 hex digits, running) applied here; loss in nats per token halted
- * epoch, applied, prepared         stopped for a new plan rollback  from_step, to_step
- * applied steps given up (all replicas of a stage were lost) copy      step all stages'
- * recovery copies of this step are complete checkpoint step, path written here, whole
- *   paused    reason                           no quorum: training does not advance
+ *   event       also has
+ *   ----------  -----------------------------------------------------------------------
+ *   start       id, name, zone, address, incarnation (the boot counter), founded (bool)
+ *   joined      swarm, seed: admitted by it
+ *   member      id, name, zone, state, before, reason: gossip changed its mind about it
+ *   leader      term, id, name
+ *   epoch       epoch, term, leader, leader_name, cause, hash, base_step (-1: no plan),
+ *               job (its name or ""), members[] {id, name}, voters[] names, plan (below),
+ *               predicted_step_s
+ *   progress    epoch, step, loss, tokens, nodes, step_s: a step that a worker told of, at
+ *               a node without a part in the plan
+ *   compute     epoch, step: the first forward pass of an epoch began here
+ *   step        epoch, step, loss, tokens, nodes, norm, step_s, samples_hash: applied here;
+ *               loss in nats per token; the hash is a running one, 16 hexadecimal digits
+ *   halted      epoch, applied, prepared (-1: not): stopped for a new plan
+ *   rollback    from_step, to_step: applied steps are given up, since all replicas of a
+ *               stage were lost
+ *   copy        step: all stages' recovery copies of it are complete
+ *   checkpoint  step, path: written here, whole
+ *   paused      reason: no quorum, training does not advance
  *   resumed
- *   fenced    epoch                            an epoch without us is in force: all work
- * of the old one is dropped memory    predicted_bytes                  what the plan lets
- * this node's engine take stall     peer, waited_ms, what failed    what, reason the
- * engine could not do `what` (a checkpoint: training goes on) job       name, state
- * running, stopping, then how it ended: done, stopped at step N, failed: why stop reason
+ *   fenced      epoch: it is in force without us; all work of the old one is dropped
+ *   memory      predicted_bytes: what the plan lets this node's engine take
+ *   stall       peer (name or ""), waited_ms, what
+ *   failed      what, reason: the engine could not do it. "checkpoint" and "copy":
+ *               training goes on; "profile" and "epoch": this device is planned around;
+ *               all others end the run
+ *   job         name, state: "running", "stopping", then how it ended: "done", "stopped at
+ *               step N", "failed: why"
+ *   stop        reason
  *
- * DIR/control.sock   a UNIX stream socket. One request, a JSON object on one line:
+ * A plan is {micro_batch, pipelines, loosened (bool), stages[] {first_layer, layers,
+ * replicas[] {node (its name), zone, device, tp, micro_batches}}}; without one, stages is
+ * empty and the numbers are 0.
+ *
+ * DIR/control.sock: a UNIX stream socket. A request is one JSON object on one line,
  * {"command": NAME, ...}. The answer is lines of JSON objects until the node closes: zero
- * or more {"event": ...} (train follows a run), then one {"done": true, ...} or {"error":
- * "sentence", "usage": bool}. status    the last line is {"done": true, "status": {...}}
- * (the document below) train     "job": the YAML, "name": what to call it in messages,
- * "data": hash in hexadecimal, "data_bytes", "run": id of a run to resume or "",
- * "follow": events until the run ends follow    events of the run from here on stop ends
- * the run after a checkpoint; "follow" leave     hands over and goes; events until the
- * node is gone
+ * or more lines as in the event log, then one {"done": true, ...}, or
+ * {"error": "sentence", "usage": bool}.
  *
- * The status document: id, name, zone, address, swarm, version, epoch, term, role,
- * leader, leader_name, quorum (bool), paused (text), members[] {id, name, zone, address,
- * state, member (bool), voter (bool), device, memory_bytes, epoch, round_trip_ms, self
- * (bool)}, links[] {from, to, mbit_per_s, round_trip_ms, confidence} (by zone), job
- * {name, state, step, steps, loss, tokens_per_s, step_s, predicted_step_s,
- * checkpoint_step, copy_step, participating, samples_hash} or null, plan as in the event,
- * refused (admission refusals).
+ *   command     also has, and the answer
+ *   ----------  -----------------------------------------------------------------------
+ *   status      {"done": true, "status": the document below}
+ *   train       job (the YAML), name (what to call it in messages), data (its hash in
+ *               hexadecimal), data_bytes, run (id of a run to resume, or ""), follow (bool:
+ *               events until the command hangs up)
+ *   follow      events from here on
+ *   stop        follow: the run ends after a checkpoint
+ *   leave       the node hands over and goes; events until it is gone
+ *
+ * The status document:
+ *
+ *   id, name, zone, address, version, entered (bool: in a swarm); if so, also
+ *   swarm, generation, epoch, term, role, leader, leader_name, quorum (bool),
+ *   member (bool: this node is in the newest epoch), paused (why, or ""),
+ *   ended (how the last run ended or why this one waits, or "")
+ *   members[]   {id, name, zone, address, state, member (bool), voter (bool),
+ *               worker (bool), device, memory_bytes, epoch, round_trip_ms, self (bool)}
+ *   links[]     {from, to (names), from_zone, to_zone, mbit_per_s, round_trip_ms,
+ *               confidence (0 to 100)}: directed, as their senders estimate them
+ *   job         {name, state, step, steps, loss, tokens_per_s, step_s, predicted_step_s,
+ *               checkpoint_step (written by this node), copy_step, participating (workers),
+ *               samples_hash}, or null
+ *   plan        as above
+ *   refused     handshakes that were refused
  */
 #ifndef NODE_STATUS_H
 #define NODE_STATUS_H

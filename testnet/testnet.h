@@ -1,12 +1,12 @@
 /*
- * testnet.h - a network of real nodes on this machine: `flotilla testnet run
- * SCENARIO.yaml`.
+ * testnet.h - a network of real nodes on this machine:
+ * `flotilla testnet run SCENARIO.yaml`.
  *
  *     scenario.yaml --> [ runner ] --starts--> node processes (this same binary)
  *                           |  `--> relay: one thread that joins the zones and shapes
- * each directed link
+ *                           |       each directed link
  *                           `--> reads their event logs, does the events, checks the
- * expectations, gives a verdict
+ *                                expectations, gives a verdict
  */
 #ifndef TESTNET_TESTNET_H
 #define TESTNET_TESTNET_H

@@ -1,8 +1,8 @@
 /*
  * admit.h - who may finish a CURVE handshake: the ZAP handler (RFC 27).
  *
- * libzmq admits every client key while no handler is bound (network.md 3.2), so this one
- * is bound before any socket, and a node whose handler cannot be bound does not start.
+ * libzmq admits every client key while no handler is bound, so this one is bound before
+ * any socket, and a node whose handler cannot be bound does not start.
  * Domains: "join" admits the one key pair that follows from the swarm's secret, "control"
  * and "bulk" admit known nodes. An admitted connection's User-Id is the node's id in
  * hexadecimal.

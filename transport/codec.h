@@ -3,15 +3,16 @@
  *
  * Messages are arrays of fields in a fixed order. Integers have their shortest form;
  * there are no floats, maps or extensions. codec bounds depth, counts and sizes in a scan
- * of the raw bytes before the library sees them (network.md 3.6), so that five bytes
- * cannot ask for gigabytes.
+ * of the raw bytes before the library sees them, so that five bytes cannot ask for
+ * gigabytes (docs/protocol.md, section 3).
  *
  *     writer_array(&w, 2); writer_uint(&w, term); writer_id(&w, &leader);
  *
  *     struct reader *r = reader_open(bytes, len, &err);
  *     if (!r) return -1;
  *     reader_enter(r, 2, 2); term = reader_uint(r, UINT64_MAX); reader_id(r, &leader);
- * reader_leave(r); return reader_close(&r, &err);
+ *     reader_leave(r);
+ *     return reader_close(&r, &err);
  *
  * A reader's errors stick: after the first, every call returns zeros and does nothing,
  * and reader_close() reports it. So a decoder reads straight down and checks once; values

@@ -54,7 +54,7 @@ set_bytes(void *socket, int option, const void *value, size_t len)
     must(rc == 0);
 }
 
-/* network.md 4.7. */
+/* docs/protocol.md, section 2. */
 static void
 set_common(void *socket, enum socket_plane plane, const char *endpoint)
 {

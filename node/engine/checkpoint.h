@@ -3,12 +3,13 @@
  * used.
  *
  *     checkpoints/JOB/step-000200/
- *         config.json, generation_config.json   as Hugging Face's GPT-2 reads them
- *         model.safetensors          weights by tensor name (lm_head omitted: tied)
- *         optimizer.safetensors      "<tensor>.exp_avg", "<tensor>.exp_avg_sq"
- *         trainer_state.json         step, samples hash, seed, job id and name, data
- * hash, the job's own text manifest.json              last: size and BLAKE2b-256 of every
- * other file
+ *         config.json             as Hugging Face's GPT-2 reads it
+ *         generation_config.json  likewise
+ *         model.safetensors       weights by tensor name (lm_head omitted: tied)
+ *         optimizer.safetensors   "<tensor>.exp_avg", "<tensor>.exp_avg_sq"
+ *         trainer_state.json      step, samples hash, seed, job id and name, data hash and
+ *                                 bytes, the job's own text
+ *         manifest.json           last: size and BLAKE2b-256 of every other file
  *
  * Written under a temporary name beside it, every file synced, renamed, folder synced; a
  * checkpoint without a manifest that matches is not one. A disk that fills up leaves the

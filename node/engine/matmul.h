@@ -1,5 +1,5 @@
 /*
- * matmul.h - matrix products through one internal call (engine.md section 2).
+ * matmul.h - matrix products through one internal call.
  *
  * Row-major C[m,n] = alpha op(A) op(B) + beta C. Never threaded inside: the
  * caller splits by rows. The provider is chosen at start-up (oneDNN, else OpenBLAS,

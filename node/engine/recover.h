@@ -3,9 +3,9 @@
  * pure function of what the members reported after they had halted, so that every voter
  * finds the same answer.
  *
- * design.md, "A step, and why a kill costs at most one": if any survivor applied step s,
- * everybody who is still in the swarm had prepared it (the exchange of norms is the
- * commit point), so those apply it too; else it is done again.
+ * If any survivor applied step s, everybody who is still in the swarm had prepared it (the
+ * exchange of norms is the commit point), so those apply it too; else it is done again
+ * (docs/architecture.md, "The commit point"; docs/protocol.md, section 12).
  */
 #ifndef NODE_ENGINE_RECOVER_H
 #define NODE_ENGINE_RECOVER_H
