@@ -10,21 +10,18 @@
 #include "transport/codec.h"
 
 #include <arpa/inet.h>
-#include <dirent.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 enum {
     JOIN_VERSION = 1,
     CATCH_UP_MS = 10000,
-    MEMBERS_FILE_BYTES_MAX = 16 << 20,
-    STATE_FILE_BYTES_MAX = 32 << 20
+    JOIN_SAY_MS = 30000,
+    LET_IN_MS_MAX = 30000,
 };
 
 /* ---- our own record ---- */
@@ -65,53 +62,6 @@ enter_meet(struct node *node, const struct member *member)
     mesh_peer(node->mesh, &member->record.id, &address);
 }
 
-void
-enter_save_members(struct node *node)
-{
-    struct buf out = {0};
-    size_t count = gossip_count(node->gossip);
-    writer_array(&out, count);
-    for (size_t i = 0; i < count; i++) {
-        const struct member *member = gossip_at(node->gossip, i);
-        writer_bytes(&out, member->bytes, member->len);
-    }
-    char path[PATH_BYTES_MAX];
-    struct err err;
-    if (file_write(path_join(path, node->config.data, "members.state"), out.data, out.len,
-                   0600, &err))
-        log_limited(LOG_WARN, "node", "members not saved reason=\"%s\"", err.msg);
-    buf_release(&out);
-    node->records_dirty = false;
-    node->records_saved_ms = clock_ms();
-}
-
-/* Whom we knew before: their addresses are where a node that comes back begins. */
-static void
-load_members(struct node *node)
-{
-    char path[PATH_BYTES_MAX];
-    struct buf bytes = {0};
-    struct err err;
-    if (file_read(path_join(path, node->config.data, "members.state"),
-                  MEMBERS_FILE_BYTES_MAX, &bytes, &err) == 0) {
-        struct reader *reader = reader_open(bytes.data, bytes.len, &err);
-        size_t count = reader ? reader_enter(reader, 0, MEMBERS_MAX) : 0;
-        for (size_t i = 0; i < count; i++) {
-            size_t len;
-            const uint8_t *record = reader_bytes(reader, RECORD_BYTES_MAX, &len);
-            if (reader_ok(reader) &&
-                gossip_merge(node->gossip, clock_ms(), record, len, &node->effects, &err))
-                log_debug("node", "an old record is passed over reason=\"%s\"", err.msg);
-        }
-        if (reader && count > 0)
-            reader_leave(reader);
-        if (!reader || reader_close(&reader, &err))
-            log_warn("node", "members.state is damaged and passed over reason=\"%s\"",
-                     err.msg);
-    }
-    buf_release(&bytes);
-}
-
 /* ---- the cores ---- */
 
 static int
@@ -143,7 +93,7 @@ enter_swarm(struct node *node, struct err *err)
         return -1;
     node_watch_swarm(node);
     enter_record(node);
-    load_members(node);
+    local_load_members(node);
     node_effects(node);
     return 0;
 }
@@ -178,6 +128,10 @@ let_in(struct node *node, const struct id *id, const struct address *address,
 {
     admit_allow(node->admit, id);
     mesh_peer(node->mesh, id, address);
+    if (!gossip_find(node->gossip, id) && node->let_in_count < LET_IN_MAX) {
+        node->let_in[node->let_in_count].id = *id;
+        node->let_in[node->let_in_count++].since_ms = clock_ms();
+    }
     struct buf decree = {0};
     agree_export(node->agree, &decree);
     size_t room = FRAME_BYTES_MAX - 1024, used = decree.len, count = 0;
@@ -227,6 +181,8 @@ on_join_request(void *arg, const void *body, size_t len, struct buf *answer)
                  "this swarm speaks version %d of the protocol, not %llu", JOIN_VERSION,
                  (unsigned long long)version);
         refuse(answer, text);
+    } else if (!node->entered) {
+        refuse(answer, "this node is itself still joining; name another seed");
     } else if (!id_empty(&swarm) && !id_equal(&swarm, &node->swarm)) {
         char mine[ID_SHORT_SIZE], theirs[ID_SHORT_SIZE];
         snprintf(text, sizeof(text),
@@ -235,6 +191,10 @@ on_join_request(void *arg, const void *body, size_t len, struct buf *answer)
                  "folder of its own (--data)",
                  id_short(&node->swarm, mine), id_short(&swarm, theirs));
         refuse(answer, text);
+    } else if (address.port == node->config.advertise.port &&
+               strcmp(address.host, node->config.advertise.host) == 0) {
+        refuse(answer, "the joiner's address is this node's own; give it another with "
+                       "--listen or --advertise");
     } else if (id_equal(&id, &node->id)) {
         refuse(
             answer,
@@ -293,8 +253,8 @@ take_answer(struct node *node, const void *body, size_t len, struct err *err)
     if (!admitted)
         return err_set(err, ERR_AUTH, "the seed refuses us: %s", why);
 
-    /* The decree first: nothing is written for a swarm that is not the one it speaks of.
-     */
+    /* The decree first: nothing is written for a swarm that is not the one it speaks
+     * of. */
     if (agree_import(node->agree, clock_ms(), decree, decree_len, &node->effects, err))
         return -1;
     const struct decree *newest = agree_decree(node->agree);
@@ -310,7 +270,7 @@ take_answer(struct node *node, const void *body, size_t len, struct err *err)
                          path_join(path, node->config.data, STATUS_SECRET_FILE), err) ||
             file_write(path_join(path, node->config.data, "swarm.id"), swarm.bytes,
                        ID_BYTES, 0600, err) ||
-            enter_swarm(node, err) || open_door(node, err))
+            enter_swarm(node, err))
             return -1;
     }
     struct err passed;
@@ -323,6 +283,30 @@ take_answer(struct node *node, const void *body, size_t len, struct err *err)
     return 0;
 }
 
+/* What a joiner waits for, said at once and every half a minute. */
+static void
+say_join_result(struct node *node, int64_t now)
+{
+    static const char *const texts[] = {
+        [JOIN_NOBODY] =
+            "nobody answers at the seed %s; is a node running there, and is the "
+            "port open? trying again",
+        [JOIN_HUNG_UP] =
+            "the seed %s hangs up during the handshake; the secret is probably "
+            "another swarm's: copy swarm.secret from the seed's data folder and "
+            "give it with --secret-file; trying again",
+        [JOIN_SILENT] = "the seed %s is connected but does not answer; trying again"};
+    char seed[ADDRESS_BYTES_MAX + 8], text[ERR_MSG_SIZE + 128];
+    node->join_said_ms = now;
+    if (node->join_result == JOIN_ANSWERED)
+        return;
+    address_text(&node->seed, seed);
+    const char *fmt = texts[node->join_result];
+    const char *mark = strstr(fmt, "%s");
+    snprintf(text, sizeof(text), "%.*s%s%s", (int)(mark - fmt), fmt, seed, mark + 2);
+    log_warn("node", "%s", text);
+}
+
 static void
 on_join_result(void *arg, enum join_result result, const void *body, size_t len)
 {
@@ -330,29 +314,10 @@ on_join_result(void *arg, enum join_result result, const void *body, size_t len)
     char seed[ADDRESS_BYTES_MAX + 8];
     address_text(&node->seed, seed);
     struct err err = {0};
-    switch (result) {
-    case JOIN_NOBODY:
-        log_warn(
-            "node",
-            "nobody answers at the seed %s; is a node running there, and is the port "
-            "open? trying again",
-            seed);
+    node->join_result = result;
+    say_join_result(node, clock_ms());
+    if (result != JOIN_ANSWERED)
         return;
-    case JOIN_HUNG_UP:
-        log_error(
-            "node",
-            "the seed %s hangs up during the handshake; the secret is probably "
-            "another swarm's: copy swarm.secret from the seed's data folder and give "
-            "it with --secret-file; trying again",
-            seed);
-        return;
-    case JOIN_SILENT:
-        log_warn("node", "the seed %s is connected but does not answer; trying again",
-                 seed);
-        return;
-    case JOIN_ANSWERED:
-        break;
-    }
     if (take_answer(node, body, len, &err)) {
         log_error("node", "could not join by %s reason=\"%s\"", seed, err.msg);
         if (node->was_member)
@@ -394,6 +359,38 @@ start_joining(struct node *node, struct err *err)
         log_info("node", "joining seed=%s", address);
     }
     return node->join_client ? 0 : -1;
+}
+
+/* A joiner that was let in and never spoke for itself is forgotten. */
+static void
+forget_silent(struct node *node, int64_t now)
+{
+    int kept = 0;
+    for (int i = 0; i < node->let_in_count; i++) {
+        const struct id *id = &node->let_in[i].id;
+        if (gossip_find(node->gossip, id))
+            continue;
+        if (now - node->let_in[i].since_ms < LET_IN_MS_MAX) {
+            node->let_in[kept++] = node->let_in[i];
+            continue;
+        }
+        char text[ID_SHORT_SIZE];
+        log_warn("node", "a joiner that was let in never spoke and is forgotten id=%s",
+                 id_short(id, text));
+        admit_deny(node->admit, id);
+        mesh_forget(node->mesh, id);
+    }
+    node->let_in_count = kept;
+}
+
+void
+enter_tick(struct node *node, int64_t now)
+{
+    if (node->entered)
+        forget_silent(node, now);
+    else if (node->join_client && node->join_said_ms &&
+             now - node->join_said_ms >= JOIN_SAY_MS)
+        say_join_result(node, now);
 }
 
 void
@@ -522,38 +519,6 @@ come_back(struct node *node, struct buf *saved, struct err *err)
 
 /* ---- start ---- */
 
-/* Counts starts: the upper half of our incarnation, so that a restart is newer than
- * anything said before it. */
-static int
-count_boot(struct node *node, bool new_identity, struct err *err)
-{
-    char path[PATH_BYTES_MAX], text[32];
-    struct buf bytes = {0};
-    path_join(path, node->config.data, "boot");
-    if (file_exists(path)) {
-        if (file_read(path, 32, &bytes, err))
-            return -1;
-        buf_add(&bytes, "", 1);
-        char *end;
-        node->boot = strtoull((char *)bytes.data, &end, 10);
-        bool bad =
-            end == (char *)bytes.data || node->boot == 0 || node->boot > UINT32_MAX - 1;
-        buf_release(&bytes);
-        if (bad)
-            return err_set(
-                err, ERR_CORRUPT,
-                "\"%s\" is damaged; write a number larger than the last boot's into it",
-                path);
-    }
-    /* A lost count beside an old identity: seconds since 1970 are above any count that
-     * others remember. */
-    if (node->boot == 0 && !new_identity)
-        node->boot = (uint64_t)(clock_wall_ms() / 1000);
-    node->boot++;
-    int len = snprintf(text, sizeof(text), "%llu\n", (unsigned long long)node->boot);
-    return file_write(path, text, (size_t)len, 0600, err);
-}
-
 /* The address that others dial when none was given: the listening one, or the machine's
  * first that is up. */
 static void
@@ -600,93 +565,24 @@ find_secret(struct node *node, struct err *err)
     return node->secret ? 0 : -1;
 }
 
-static int
-load_swarm(struct node *node, struct buf *saved, struct err *err)
-{
-    char path[PATH_BYTES_MAX];
-    struct buf swarm = {0};
-    path_join(path, node->config.data, "swarm.id");
-    if (!file_exists(path))
-        return 0;
-    int result = file_read(path, ID_BYTES, &swarm, err);
-    if (result == 0 && swarm.len != ID_BYTES)
-        result = err_set(err, ERR_CORRUPT, "\"%s\" is damaged", path);
-    if (result == 0)
-        memcpy(node->swarm.bytes, swarm.data, ID_BYTES);
-    buf_release(&swarm);
-    path_join(path, node->config.data, "agree.state");
-    if (result == 0 && file_exists(path))
-        result = file_read(path, STATE_FILE_BYTES_MAX, saved, err);
-    return result;
-}
-
-/* A node's own files, and those that people put beside them. */
-static bool
-ours(const char *name)
-{
-    static const char *const names[] = {".",
-                                        "..",
-                                        "identity.key",
-                                        "boot",
-                                        "lock",
-                                        "swarm.id",
-                                        "data",
-                                        STATUS_SECRET_FILE,
-                                        "lost+found",
-                                        "agree.state",
-                                        "members.state",
-                                        STATUS_EVENTS_FILE,
-                                        STATUS_EVENTS_FILE ".1",
-                                        "checkpoints",
-                                        STATUS_SOCKET_FILE,
-                                        "node.yaml",
-                                        "node.log"};
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if (strcmp(name, names[i]) == 0)
-            return true;
-    return false;
-}
-
-int
-enter_look(const struct node *node, struct err *err)
-{
-    char path[PATH_BYTES_MAX];
-    if (node->config.join.host[0] ||
-        file_exists(path_join(path, node->config.data, "identity.key")))
-        return 0;
-    DIR *dir = opendir(node->config.data);
-    if (!dir)
-        return err_set_errno(err, "could not read the data folder \"%s\"",
-                             node->config.data);
-    const struct dirent *entry;
-    int result = 0;
-    while (result == 0 && (entry = readdir(dir)))
-        if (!ours(entry->d_name))
-            result = err_set(err, ERR_USAGE,
-                             "the data folder \"%s\" is not empty (it has \"%.64s\") and "
-                             "belongs to no node; a swarm is founded only in an empty "
-                             "folder, name one with --data",
-                             node->config.data, entry->d_name);
-    closedir(dir);
-    return result;
-}
-
 int
 enter_start(struct node *node, struct err *err)
 {
     char path[PATH_BYTES_MAX], text[ID_SHORT_SIZE];
     bool made;
     node->key = key_open(path_join(path, node->config.data, "identity.key"), &made, err);
-    if (!node->key || count_boot(node, made, err))
+    if (!node->key || local_count_boot(node, made, err))
         return -1;
     node->id = *key_id(node->key);
+    local_recall(node);
+    local_remember(node);
     snprintf(node->name, sizeof(node->name), "%s",
              node->config.name[0] ? node->config.name : id_short(&node->id, text));
     find_advertise(node);
     node->seed = node->config.join;
 
     struct buf saved = {0};
-    if (load_swarm(node, &saved, err)) {
+    if (local_load_swarm(node, &saved, err)) {
         buf_release(&saved);
         return -1;
     }
@@ -708,7 +604,7 @@ enter_start(struct node *node, struct err *err)
     else if (known)
         result = come_back(node, &saved, err);
     else if (joining)
-        result = open_cores(node, NULL, 0, err);
+        result = open_cores(node, NULL, 0, err) || open_door(node, err) ? -1 : 0;
     else
         result = err_set(
             err, ERR_USAGE,

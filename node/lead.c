@@ -310,11 +310,40 @@ propose(struct node *node, int64_t now)
     lead_reset(node);
 }
 
+/* Not even this node's own engine answered. */
+static void
+give_up(struct node *node, int64_t now)
+{
+    struct lead *lead = &node->lead;
+    log_warn("lead", "this node's own engine did not report in time");
+    if (lead->submit)
+        answer_submission(node, "no member could measure itself on the job in time; its "
+                                "layers may be too large for these devices");
+    lead->rest_until_ms = now + REST_MS;
+    lead_reset(node);
+}
+
+/* A run that waits for members has nobody to make its last checkpoint: stopping ends it
+ * at once. */
+static void
+end_waiting(struct node *node)
+{
+    if (node->view->state != JOB_STOPPING || node->view->planned)
+        return;
+    snprintf(node->lead.ended, sizeof(node->lead.ended),
+             "stopped while it waited for members that can carry it");
+    node->lead.done = true;
+}
+
 static void
 exclude_missing(struct node *node, int64_t now)
 {
     struct lead *lead = &node->lead;
     size_t kept = 0;
+    if (view_node(&lead->draft, &node->id) < 0) {
+        give_up(node, now);
+        return;
+    }
     lead->excluded_count = 0;
     for (size_t i = 0; i < lead->members_count; i++) {
         const struct id *id = &lead->members[i];
@@ -376,31 +405,6 @@ slow(struct node *node, int64_t now)
                   search_worth_it(&view->plan, plan, &view->request, &view->cluster);
     free(plan);
     return better;
-}
-
-/* Nobody answered, not even this node's own engine. */
-static void
-give_up(struct node *node, int64_t now)
-{
-    struct lead *lead = &node->lead;
-    log_warn("lead", "no member reported in time");
-    if (lead->submit)
-        answer_submission(node, "no member could measure itself on the job in time; its "
-                                "layers may be too large for these devices");
-    lead->rest_until_ms = now + REST_MS;
-    lead_reset(node);
-}
-
-/* A run that waits for members has nobody to make its last checkpoint: stopping ends it
- * at once. */
-static void
-end_waiting(struct node *node)
-{
-    if (node->view->state != JOB_STOPPING || node->view->planned)
-        return;
-    snprintf(node->lead.ended, sizeof(node->lead.ended),
-             "stopped while it waited for members that can carry it");
-    node->lead.done = true;
 }
 
 void
@@ -521,6 +525,11 @@ lead_stop_job(struct node *node, struct err *err)
 {
     if (agree_role(node->agree) != AGREE_LEADER)
         return err_set(err, ERR_PEER, "this node does not lead any more; try again");
+    if (node->view->state == JOB_NONE && node->lead.submit) {
+        answer_submission(node, "withdrawn by \"flotilla stop\" before it began");
+        lead_reset(node);
+        return 0;
+    }
     if (node->view->state == JOB_NONE)
         return err_set(err, ERR_USAGE, "no job is running");
     node->lead.stop = true;

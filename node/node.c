@@ -312,9 +312,12 @@ leave_tick(struct node *node, int64_t now)
 {
     /* Gone once an epoch without us is in force, or nobody is left to make one, or it
      * takes too long. */
-    bool last = node->decree.members_count <= 1;
-    if (last || !node->member || now - node->leaving_ms > LEAVE_MS_MAX)
-        node_stop(node, node->exit_code, last ? "the last member goes" : "left");
+    if (node->decree.members_count <= 1)
+        node_stop(node, node->exit_code, "the last member goes");
+    else if (!node->member)
+        node_stop(node, node->exit_code, "left");
+    else if (now - node->leaving_ms > LEAVE_MS_MAX)
+        node_stop(node, node->exit_code, "left without a new epoch");
 }
 
 static void
@@ -324,6 +327,7 @@ on_tick(void *arg)
     int64_t now = clock_ms();
     int64_t gap = now - node->ticked_ms;
     node->ticked_ms = now;
+    enter_tick(node, now);
     if (!node->entered)
         return;
     if (gap > NODE_SLEPT_MS) {
@@ -353,7 +357,7 @@ on_tick(void *arg)
             enter_record(node);
     }
     if (node->records_dirty && now - node->records_saved_ms > 2000)
-        enter_save_members(node);
+        local_save_members(node);
     if (node->leaving_ms)
         leave_tick(node, now);
     node_effects(node);
@@ -370,7 +374,8 @@ on_signal(void *arg, int fd)
         node_stop(node, 1, "a second signal");
         return;
     }
-    log_info("node", "leaving the swarm; a second signal stops at once");
+    if (node->entered)
+        log_info("node", "leaving the swarm; a second signal stops at once");
     node_leave(node, "signal");
 }
 
@@ -402,13 +407,14 @@ node_stop(struct node *node, int exit_code, const char *why)
         events_end(node->events);
     }
     node->exit_code = exit_code;
+    snprintf(node->stop_reason, sizeof(node->stop_reason), "%s", why);
     loop_stop(node->loop);
 }
 
 /* ---- life ---- */
 
-/* The sockets and the engine: needs the swarm's id. Called by enter.c once that is known.
- */
+/* The sockets and the engine: needs the swarm's id. Called by enter.c once that is
+ * known. */
 int
 node_open_swarm(struct node *node, struct err *err)
 {
@@ -518,7 +524,7 @@ open_signals(struct node *node, struct err *err)
 static int
 open_local(struct node *node, struct err *err)
 {
-    if (file_make_folder(node->config.data, err) || enter_look(node, err))
+    if (file_make_folder(node->config.data, err) || local_look(node, err))
         return -1;
     char path[PATH_BYTES_MAX];
     node->lock_fd = file_lock(path_join(path, node->config.data, "lock"), err);
@@ -567,9 +573,9 @@ node_run(const struct node_config *config, struct err *err)
         key_setup(err) || open_local(node, err) || enter_start(node, err) ? -1 : 0;
     if (result == 0) {
         loop_run(node->loop);
-        result = node->exit_code == 0
-                     ? 0
-                     : err_set(err, ERR_STOPPED, "the node stopped early");
+        result = node->exit_code == 0 ? 0
+                                      : err_set(err, ERR_STOPPED, "the node stopped: %s",
+                                                node->stop_reason);
     }
     node_free(node);
     return result;

@@ -4,6 +4,7 @@
  *
  *     node.c     start, stop, the turn: timers in, effects out
  *     frames.c   frames in
+ *     local.c    what is kept in the data folder
  *     enter.c    first contact: founding, joining, coming back
  *     lead.c     what a leader does: reasons for a new epoch, freeze, collect reports,
  * propose follow.c   what a member does: halt and report, judge, take in a new epoch
@@ -24,7 +25,7 @@
 #include "transport/join.h"
 #include "transport/mesh.h"
 
-enum { NODE_TICK_MS = 50, NODE_FRESH_MS = 1500, NODE_SLEPT_MS = 1000 };
+enum { LET_IN_MAX = 32, NODE_TICK_MS = 50, NODE_FRESH_MS = 1500, NODE_SLEPT_MS = 1000 };
 
 /* What a member tells others of another (FRAME_EVIDENCE). */
 enum evidence_kind {
@@ -110,6 +111,13 @@ struct node {
     struct admit *admit;
     struct join_server *join_server;
     struct join_client *join_client;
+    enum join_result join_result; /* the last one */
+    int64_t join_said_ms;
+    struct {
+        struct id id;
+        int64_t since_ms;
+    } let_in[LET_IN_MAX]; /* joiners whose record is still to come */
+    int let_in_count;
     struct address
         seed; /* whom it asks: the configured one, or a member to catch up by */
     struct mesh *mesh;
@@ -155,6 +163,7 @@ struct node {
     int signal_fd;
     int64_t leaving_ms; /* when leave began; 0: not leaving */
     int exit_code;
+    char stop_reason[ERR_MSG_SIZE];
     bool broken; /* a promise could not be made durable: nothing more leaves */
     int halts_asked, halts_answered;
     int64_t caught_up_ms; /* last try to catch up by a seed */
@@ -184,14 +193,24 @@ void node_set_paused(struct node *node, const char *why); /* empty: goes on */
 void frames_receive(void *arg, const struct frame *frame); /* arg: the node */
 
 /* ---- enter.c ---- */
-/* May a node live in this data folder? Before anything is written there. ERR_USAGE. */
-int enter_look(const struct node *node, struct err *err);
 int enter_start(struct node *node, struct err *err);
-void enter_save_members(struct node *node);
 void enter_record(struct node *node); /* our record to gossip, as things are now */
+/* Repeats what a joiner waits for; forgets who was let in and never spoke. */
+void enter_tick(struct node *node, int64_t now);
 /* Far behind everybody: take the newest decree from a member as a joiner would. */
 void enter_catch_up(struct node *node, int64_t now);
 void enter_meet(struct node *node, const struct member *member);
+
+/* ---- local.c ---- */
+/* May a node live in this data folder? Before anything is written there. ERR_USAGE. */
+int local_look(const struct node *node, struct err *err);
+int local_count_boot(struct node *node, bool new_identity, struct err *err);
+int local_load_swarm(struct node *node, struct buf *saved, struct err *err);
+void local_save_members(struct node *node);
+void local_load_members(struct node *node);
+/* Name, zone, listening and advertised address of the last start, where this start left them out. */
+void local_recall(struct node *node);
+void local_remember(const struct node *node); /* before the advertised address is found */
 
 /* ---- lead.c ---- */
 void lead_tick(struct node *node, int64_t now_ms);
