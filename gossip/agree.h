@@ -70,8 +70,8 @@ void agree_tick(struct agree *agree, int64_t now_ms, struct effects *effects);
 void agree_gone(struct agree *agree, int64_t now_ms, const struct id *node,
                 struct effects *effects);
 
-/* Round trip to the slowest voter, for timers: silence is max(silence_ms, 10 of these).
- */
+/* Round trip to the slowest voter, for timers: silence is max(silence_ms, 10 of
+ * these). */
 void agree_round_trip(struct agree *agree, int64_t round_trip_ms);
 
 /* Leader, after EFFECT_COLLECT and while nothing is pending: propose the next epoch.

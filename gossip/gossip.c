@@ -74,8 +74,8 @@ heard(struct gossip *gossip, const struct id *peer)
         entry->tell = gossip->telling = true;
 }
 
-/* What the sender must learn: what is said of it, and our asking when it is ahead of us.
- */
+/* What the sender must learn: what is said of it, and our asking when it is ahead of
+ * us. */
 static void
 compare_sender(struct gossip *gossip, const struct frame *frame,
                const struct message *message)
@@ -259,8 +259,8 @@ receive_digest(struct gossip *gossip, const struct frame *frame, struct effects 
     return 0;
 }
 
-/* After every event: spread what is new, tell those who were heard what is said of them.
- */
+/* After every event: spread what is new, tell those who were heard what is said of
+ * them. */
 static void
 settle_all(struct gossip *gossip, const struct id *from, struct effects *effects)
 {

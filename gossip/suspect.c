@@ -265,8 +265,8 @@ probe_refused(struct gossip *gossip, struct probe *probe, struct effects *effect
 void
 probe_after_refusal(struct gossip *gossip, struct entry *entry, struct effects *effects)
 {
-    /* The caller may say so as often as it looks: each time it would cost others a probe.
-     */
+    /* The caller may say so as often as it looks: each time it would cost others a
+     * probe. */
     if (entry->refusal_ms && gossip->now_ms - entry->refusal_ms < REFUSED_MS)
         return;
     entry->refusal_ms = entry->refused_ms = gossip->now_ms;

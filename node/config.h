@@ -42,8 +42,8 @@ int config_read(const char *path, struct node_config *config, struct err *err);
  * which `what` is wrong. */
 int config_name_check(const char *what, const char *name, struct err *err);
 
-/* The value of --data; ERR_USAGE when it is empty or leaves no room for what lies in it.
- */
+/* The value of --data; ERR_USAGE when it is empty or leaves no room for what lies in
+ * it. */
 int config_data_take(const char *given, char path[PATH_BYTES_MAX], struct err *err);
 
 /* The default data folder: $XDG_DATA_HOME/flotilla or ~/.local/share/flotilla. */

@@ -191,8 +191,8 @@ make_cluster(struct view *view, struct err *err)
 
 /* ---- the plan ---- */
 
-/* The plan in force, in the new view's node numbers; false when one of its nodes is gone.
- */
+/* The plan in force, in the new view's node numbers; false when one of its nodes is
+ * gone. */
 static bool
 carry_plan(const struct view *current, const struct view *view, struct plan *out)
 {

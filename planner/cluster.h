@@ -13,8 +13,8 @@
 
 enum { PROFILE_ENTRIES_MAX = 16 };
 
-/* What a device needs for one micro-batch of one layer; nanoseconds of thread CPU time.
- */
+/* What a device needs for one micro-batch of one layer; nanoseconds of thread CPU
+ * time. */
 struct profile_entry {
     int micro_batch;
     int64_t forward_ns[LAYER_KINDS];

@@ -184,8 +184,8 @@ cut_within(struct cutter *cutter, struct plan *plan, int64_t limit_ns)
     return first == cutter->layers;
 }
 
-/* Move the border behind a stage by one layer if the slower of its two sides gets faster.
- */
+/* Move the border behind a stage by one layer if the slower of its two sides gets
+ * faster. */
 static bool
 cut_shift(struct cutter *cutter, struct plan *plan, int s, int by)
 {

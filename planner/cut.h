@@ -32,8 +32,8 @@ int64_t cutter_run_bytes(struct cutter *cutter, int first_layer, int layers,
                          int in_flight);
 int64_t cutter_gradient_bytes(struct cutter *cutter, int first_layer, int layers);
 
-/* Fills in first_layer and layers of the plan's stages; `stages` has an entry for each.
- */
+/* Fills in first_layer and layers of the plan's stages; `stages` has an entry for
+ * each. */
 enum cut_result cut_layers(struct cutter *cutter, const struct cut_stage *stages,
                            struct plan *plan);
 

@@ -258,8 +258,8 @@ list_micro_batch(struct explorer *explorer, int size)
     explorer->options[explorer->options_count++] = size;
 }
 
-/* Micro-batch sizes to try: the one wished for, or all divisors of the batch, ascending.
- */
+/* Micro-batch sizes to try: the one wished for, or all divisors of the batch,
+ * ascending. */
 static void
 list_micro_batches(struct explorer *explorer)
 {

@@ -27,8 +27,8 @@ struct explorer *explorer_new(const struct plan_request *request,
                               const struct cluster *cluster);
 void explorer_free(struct explorer *explorer);
 
-/* The best plan found for a wish; false if there is none, then the outputs are untouched.
- */
+/* The best plan found for a wish; false if there is none, then the outputs are
+ * untouched. */
 bool explore(struct explorer *explorer, const struct wish *wish, struct plan *plan,
              struct prediction *prediction);
 

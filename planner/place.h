@@ -21,8 +21,8 @@ enum place_spread {
 
 /* Which nodes of a zone, and in which order. */
 enum place_order {
-    /* The fastest nodes; the fastest of them form the first pipeline, or the first stage.
-     */
+    /* The fastest nodes; the fastest of them form the first pipeline, or the first
+     * stage. */
     PLACE_FAST_PIPELINES,
     PLACE_FAST_STAGES,
     /* The fastest nodes in pipelines; within a pipeline the roomiest first. */
@@ -61,8 +61,8 @@ int placer_nodes(const struct placer *placer);
 int placer_zone_nodes(const struct placer *placer, int zone);
 bool placer_usable(const struct placer *placer, int node);
 
-/* Are all usable nodes as fast and as roomy as each other? Then all orders are the same.
- */
+/* Are all usable nodes as fast and as roomy as each other? Then all orders are the
+ * same. */
 bool placer_uniform(const struct placer *placer);
 
 /* Forward and backward of the whole model for one micro-batch, each kind of layer on the

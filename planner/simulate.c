@@ -494,8 +494,8 @@ simulate_bound(const struct plan *plan, const struct plan_request *request,
     if (most_ns >= NS_NEVER)
         return NS_NEVER;
     most_ns = later(most_ns, bound_links(plan, request, cluster));
-    /* All of stage 0's gradients are in before its all-reduce starts, so it comes on top.
-     */
+    /* All of stage 0's gradients are in before its all-reduce starts, so it comes on
+     * top. */
     int n = plan->pipelines_count;
     for (int s = 0; n > 1 && s < plan->stages_count; s++) {
         int64_t share = ring_bytes(gradient_bytes[s], n);

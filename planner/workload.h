@@ -76,8 +76,8 @@ struct stage_spec {
     int first_layer;
     int layers;
     int micro_batch; /* sequences */
-    int in_flight; /* micro-batches whose activations are kept at once, from the schedule
-                    */
+    int in_flight; /* micro-batches whose activations are kept at once, from the
+                      schedule */
     bool copies;   /* keeps a second copy of its own weights and optimizer state for
                       recovery */
 };
@@ -132,8 +132,8 @@ struct stage_layout {
     int64_t head_input, head_norms, head_logits; /* places in a slot */
     int64_t slot;                                /* floats of one slot */
 
-    /* Workspace: places and size. The wide buffers are absent (0 floats) without blocks.
-     */
+    /* Workspace: places and size. The wide buffers are absent (0 floats) without
+     * blocks. */
     int64_t stream, norm, narrow, wide, scratch;
     int64_t
         attention_scratch; /* floats of scratch that one attention head uses at a time */

@@ -109,8 +109,8 @@ const struct past_epoch *history_newest(const struct history *history);
 /* Did the run end, and well? */
 bool history_job_ended(const struct history *history);
 
-/* The runner did this now; the faults whose cost is counted are kill, stop, cut, leave.
- */
+/* The runner did this now; the faults whose cost is counted are kill, stop, cut,
+ * leave. */
 struct past_fault *history_fault(struct history *history,
                                  const struct scenario_event *event, uint64_t victims,
                                  int64_t now_ms);

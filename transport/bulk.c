@@ -362,8 +362,8 @@ refuse(const struct id *from, const char *why)
                 id_short(from, text));
 }
 
-/* A message of the ROUTER: its sender's routing id, then a chunk. Takes the second part.
- */
+/* A message of the ROUTER: its sender's routing id, then a chunk. Takes the second
+ * part. */
 static void
 arrived(struct bulk *bulk, zmq_msg_t *route, zmq_msg_t *msg)
 {

@@ -28,8 +28,8 @@ struct flow_route {
     uint8_t bytes[FLOW_ROUTE_BYTES];
 };
 
-/* A chunk that came. Flow owns it from flow_arrive() on and ends it with its release().
- */
+/* A chunk that came. Flow owns it from flow_arrive() on and ends it with its
+ * release(). */
 struct flow_chunk {
     struct chunk_header header;
     const uint8_t *payload;

@@ -106,8 +106,8 @@ struct scan {
     int depth;
 };
 
-/* The header's big-endian number of `width` bytes; false when the message ends before it.
- */
+/* The header's big-endian number of `width` bytes; false when the message ends before
+ * it. */
 static bool
 scan_number(struct scan *scan, size_t width, uint64_t *value)
 {

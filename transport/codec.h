@@ -45,8 +45,8 @@ void writer_id(struct buf *out, const struct id *id);
 
 struct reader;
 
-/* Scan and decode; the bytes must stay. Must hold exactly one value. NULL with ERR_WIRE.
- */
+/* Scan and decode; the bytes must stay. Must hold exactly one value. NULL with
+ * ERR_WIRE. */
 struct reader *reader_open(const void *bytes, size_t len, struct err *err);
 
 /* Next value is an array of `least`..`most` elements: go inside; returns the count (0

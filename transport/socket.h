@@ -35,8 +35,8 @@ struct listener;
  * or "somewhere". */
 typedef void (*listener_stranger_fn)(void *arg, const char *from);
 
-/* A bound ROUTER. `stranger` may be NULL. ERR_SYSTEM names a port in use and what to do.
- */
+/* A bound ROUTER. `stranger` may be NULL. ERR_SYSTEM names a port in use and what to
+ * do. */
 struct listener *listener_open(struct loop *loop, enum socket_plane plane,
                                const uint8_t curve_secret[KEY_CURVE_BYTES],
                                const struct address *base, listener_stranger_fn stranger,

@@ -38,8 +38,8 @@ struct kernels {
     void (*norm_backward)(int64_t rows, int64_t columns, const real *x, const real *gain,
                           const real *mean, const real *rdev, const real *dout, real *dx,
                           bool add);
-    /* Columns [first, end): dgain, dbias = (add ? themselves : 0) + sums over all rows.
-     */
+    /* Columns [first, end): dgain, dbias = (add ? themselves : 0) + sums over all
+     * rows. */
     void (*norm_parameters)(int64_t first, int64_t end, int64_t rows, int64_t columns,
                             const real *x, const real *mean, const real *rdev,
                             const real *dout, real *dgain, real *dbias, bool add);

@@ -17,8 +17,8 @@ enum {
     NAME(TILE_COLUMNS) = TILE_VECTORS * LANES,
 };
 
-/* c[rows, columns] = beta c + the product of two packed panels; beta 0 does not read c.
- */
+/* c[rows, columns] = beta c + the product of two packed panels; beta 0 does not read
+ * c. */
 TARGET static void
 NAME(tile)(int k, const float *a, const float *b, float beta, float *c, int64_t ldc,
            int rows, int columns)

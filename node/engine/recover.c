@@ -20,8 +20,8 @@ usable(const struct progress *progress)
     return progress->reported;
 }
 
-/* Of those who applied the step, one of the newest epoch: what it knows is what counts.
- */
+/* Of those who applied the step, one of the newest epoch: what it knows is what
+ * counts. */
 static int
 find_witness(const struct progress *progress, int nodes, int64_t step)
 {

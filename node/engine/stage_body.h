@@ -32,8 +32,8 @@ enum block_tensor {
     BLOCK_TENSORS
 };
 
-/* A tensor held here: all whose home is a layer of the stage, and wte on the last stage.
- */
+/* A tensor held here: all whose home is a layer of the stage, and wte on the last
+ * stage. */
 struct held {
     int tensor;
     bool decay;
@@ -194,8 +194,8 @@ stage_init(struct stage *stage, uint64_t seed)
 
 /* ---- places ---- */
 
-/* A block and one slot: its weights and gradients (by enum block_tensor) and activations.
- */
+/* A block and one slot: its weights and gradients (by enum block_tensor) and
+ * activations. */
 struct block {
     const real *weight[BLOCK_TENSORS];
     real *gradient[BLOCK_TENSORS];

@@ -20,8 +20,8 @@ job_drop(struct train *train)
     train->norm_bits = train->samples_hash = train->computed_epoch = 0;
 }
 
-/* What this epoch makes of the state that we come with: of its base step, or of no use.
- */
+/* What this epoch makes of the state that we come with: of its base step, or of no
+ * use. */
 static void
 bring_to_base(struct train *train)
 {

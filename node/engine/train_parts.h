@@ -296,8 +296,8 @@ int64_t layer_floats(const struct model_shape *shape, int layer);
 
 /* Is the data set here, with the content that its name says? */
 bool data_present(struct train *train, const struct id *data);
-/* Fetching and giving, in three parts: post the receive, start the sends, take what came.
- */
+/* Fetching and giving, in three parts: post the receive, start the sends, take what
+ * came. */
 int data_post(struct train *train, struct handover *handover, struct err *err);
 int data_give(struct train *train, struct handover *handover, struct err *err);
 int data_take(struct train *train, struct handover *handover, struct err *err);

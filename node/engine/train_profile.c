@@ -139,8 +139,8 @@ measure_size(const struct model_shape *shape, int micro_batch, int threads,
     return failed;
 }
 
-/* Doubling sizes while memory and patience last: beyond the last one the planner scales.
- */
+/* Doubling sizes while memory and patience last: beyond the last one the planner
+ * scales. */
 struct profile *
 profile_measure(const struct model_shape *shape, int sequences, int64_t memory_bytes,
                 int threads, struct err *err)

@@ -47,8 +47,8 @@ wait_until_fresh(struct train *train, struct err *err)
     return train_listen(train, err);
 }
 
-/* Thread time of one step by our own profile, as measured, without what was learnt since.
- */
+/* Thread time of one step by our own profile, as measured, without what was learnt
+ * since. */
 static int64_t
 predicted_us(const struct train *train)
 {

@@ -14,8 +14,8 @@ release(struct flow_chunk *chunk)
     free(chunk);
 }
 
-/* In a current epoch with one peer, who sends what follows and is sent a large message.
- */
+/* In a current epoch with one peer, who sends what follows and is sent a large
+ * message. */
 static struct flow *
 flow_ready(uint8_t target[4096], const struct id *from)
 {

@@ -23,8 +23,8 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         must((err.code == ERR_WIRE || err.code == ERR_AUTH) && strlen(err.msg) > 0);
     if (record_peek(data, size, &record, &err))
         return 0;
-    /* What can be decoded has one encoding: with our key in it, it opens as what it was.
-     */
+    /* What can be decoded has one encoding: with our key in it, it opens as what it
+     * was. */
     struct record again;
     struct buf bytes = {0};
     record.id = *key_id(key);

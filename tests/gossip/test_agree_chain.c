@@ -401,8 +401,8 @@ try_damaged(struct hearing *hearing, int to, enum frame_kind kind, const uint8_t
     struct facts before = facts_of(hearing_agree(hearing, to));
     buf_add(&hearing->body, bytes, len);
     if (hearing_hear(hearing, to, LEADER, kind) == 0)
-        return; /* another message, as good as this one; a frame's signature is what tells
-                 */
+        return; /* another message, as good as this one; a frame's signature is what
+                   tells */
     struct facts after = facts_of(hearing_agree(hearing, to));
     ck_assert(hearing->err.code == ERR_WIRE || hearing->err.code == ERR_AUTH ||
               hearing->err.code == ERR_PEER);

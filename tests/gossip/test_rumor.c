@@ -305,8 +305,8 @@ START_TEST(a_suspect_that_speaks_is_told_and_its_new_record_clears_it)
 }
 END_TEST
 
-/* How long from accusation by nodes 2.. to death, as node 0 sees it when nobody speaks.
- */
+/* How long from accusation by nodes 2.. to death, as node 0 sees it when nobody
+ * speaks. */
 static int64_t
 time_to_death(uint32_t accusers, enum accusation_kind kind)
 {

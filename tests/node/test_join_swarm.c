@@ -311,8 +311,8 @@ connect_raw(int port)
     return fd;
 }
 
-/* Random bytes to a port until `total` are gone; the other side hangs up again and again.
- */
+/* Random bytes to a port until `total` are gone; the other side hangs up again and
+ * again. */
 static void
 pour(int port, size_t total, struct rng *rng)
 {

@@ -29,8 +29,8 @@ struct cast {
 void cast_open(struct cast *cast, int count);
 void cast_close(struct cast *cast);
 
-/* Node `self` closes its sockets, or comes back in the same place as a new process would.
- */
+/* Node `self` closes its sockets, or comes back in the same place as a new process
+ * would. */
 void cast_kill(struct cast *cast, int self);
 void cast_revive(struct cast *cast, int self);
 

@@ -54,8 +54,8 @@ void world_free(struct world *world);
 
 void world_enter(struct world *world, int node, uint64_t epoch);
 
-/* A message to be posted at its sender and at its receiver, in any order and at any time.
- */
+/* A message to be posted at its sender and at its receiver, in any order and at any
+ * time. */
 struct letter *letter_new(struct world *world, uint64_t epoch, int from, int to,
                           enum bulk_channel channel, size_t bytes);
 void letter_post(struct world *world, struct letter *letter, bool receive);

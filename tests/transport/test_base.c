@@ -430,8 +430,8 @@ START_TEST(a_left_over_neighbour_changes_nothing)
 }
 END_TEST
 
-/* A limit on the size of files stands for a disk that fills up in the middle of a write.
- */
+/* A limit on the size of files stands for a disk that fills up in the middle of a
+ * write. */
 START_TEST(a_write_that_breaks_off_keeps_the_old_file)
 {
     char path[PATH_BYTES_MAX], neighbour[PATH_BYTES_MAX + 8];

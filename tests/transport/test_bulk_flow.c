@@ -409,8 +409,8 @@ START_TEST(an_operation_with_a_peer_that_is_not_there_is_refused)
 }
 END_TEST
 
-/* A link of `bytes_per_ms` and one way delay `delay_us`: the rate that the sender finds.
- */
+/* A link of `bytes_per_ms` and one way delay `delay_us`: the rate that the sender
+ * finds. */
 static struct bulk_event
 rate_over_link(enum bulk_channel channel, size_t bytes, int64_t bytes_per_ms,
                int64_t delay_us, bool posted)

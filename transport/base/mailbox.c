@@ -9,8 +9,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* The two counters have a cache line each, so that the two threads do not fight over one.
- */
+/* The two counters have a cache line each, so that the two threads do not fight over
+ * one. */
 struct mailbox { /* NOLINT(clang-analyzer-optin.performance.Padding) */
     size_t message_bytes;
     size_t capacity;
