@@ -90,7 +90,7 @@ make_root(const char *keep, char root[PATH_BYTES_MAX], struct err *err)
         snprintf(root, PATH_BYTES_MAX, "%s", real);
         return 0;
     }
-    if (!base || strlen(base) > 16)
+    if (!base || strlen(base) > 26)
         base = "/tmp"; /* sockets are named in it, and their names are short */
     snprintf(root, PATH_BYTES_MAX, "%s/testnet-XXXXXX", base);
     return mkdtemp(root) ? 0 : err_set_errno(err, "could not make a folder in %s", base);

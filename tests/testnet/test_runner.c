@@ -208,7 +208,13 @@ START_TEST(no_node_outlives_a_runner_that_is_killed)
     int count = 0;
     if (!ready("no_node_outlives_a_runner_that_is_killed", 100000))
         return;
+    const char *before = getenv("TMPDIR");
+    setenv("TMPDIR", folder, 1); /* what it leaves goes with our folder */
     start(&process, "s.yaml");
+    if (before)
+        setenv("TMPDIR", before, 1);
+    else
+        unsetenv("TMPDIR");
     for (int i = 0; i < 500 && count < 2; i++) {
         count = children(process.pid, nodes, 8);
         clock_sleep_ms(20);
