@@ -11,7 +11,7 @@ enum {
     HALF_LIFE_MS = 30 * 60 * 1000, /* of confidence */
     FRESH_MS = 10 * 60 * 1000,     /* measured so lately that no probe is due */
     ROUND_TRIP_MS = 5 * 60 * 1000, /* one of the two windows of the smallest round trip */
-    PROBE_GAP_MS = 2000,
+    PROBE_GAP_MS = 400,
     HOUR_MS = 60 * 60 * 1000,
     PROBE_BYTES_MIN = 1 << 20,
     PROBE_BYTES_MAX = 8 << 20,

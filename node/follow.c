@@ -247,7 +247,8 @@ log_epoch(struct node *node, uint64_t term)
     struct json_writer *writer = events_begin(node->events, "epoch");
     json_put_int(writer, "epoch", (int64_t)decree->epoch);
     json_put_int(writer, "term", (int64_t)term);
-    json_put_text(writer, "leader", id_short(agree_leader(node->agree), hash));
+    const struct id *leads = agree_leader(node->agree);
+    json_put_text(writer, "leader", id_empty(leads) ? "" : id_short(leads, hash));
     json_put_text(writer, "leader_name", leader);
     json_put_text(writer, "cause", decree_cause_name(decree->cause));
     struct id full;
@@ -358,6 +359,8 @@ follow_committed(struct node *node, const struct effect *effect)
     node->member = listed(node, &node->decree);
     node->wake_mask = 0;
     set_watched(node);
+    if (!recalled)
+        control_committed(node); /* before the events: who follows from here has them */
     log_epoch(node, effect->term);
     if (!recalled)
         log_job(node, before);

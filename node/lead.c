@@ -24,6 +24,9 @@ enum {
     SLOW_EVERY_MS = 10000,
     REST_MS = 3000,
     MEASURE_MS_MAX = 20000,
+    /* A connection that is up may belong to one who hangs; gossip probes in turns. */
+    HEARD_MS_MAX = 1500,
+    HEARD_MS_EACH = 500,
     JOIN_SETTLE_MS = 100
 };
 
@@ -44,6 +47,17 @@ excluded(const struct node *node, const struct id *id, int64_t now)
         if (id_equal(&node->lead.excluded[i], id))
             return true;
     return false;
+}
+
+static void
+exclude(struct node *node, const struct id *id, int64_t now)
+{
+    struct lead *lead = &node->lead;
+    if (now >= lead->excluded_until_ms)
+        lead->excluded_count = 0;
+    if (lead->excluded_count < sizeof(lead->excluded) / sizeof(lead->excluded[0]))
+        lead->excluded[lead->excluded_count++] = *id;
+    lead->excluded_until_ms = now + EXCLUDED_MS;
 }
 
 static bool
@@ -85,6 +99,8 @@ may_join(const struct node *node, const struct member *member, int64_t now)
                     now - member->since_ms >= MEASURE_MS_MAX;
     return member->state == MEMBER_ALIVE && !member->record.leaving &&
            mesh_connected(node->mesh, id) && !excluded(node, id, now) &&
+           now - member->heard_ms <
+               HEARD_MS_MAX + HEARD_MS_EACH * (int64_t)node->decree.members_count &&
            now - member->since_ms >= JOIN_SETTLE_MS && measured;
 }
 
@@ -154,8 +170,12 @@ choose_members(struct node *node, int64_t now)
     lead->members_count = 0;
     for (uint32_t i = 0; i < node->decree.members_count; i++) {
         const struct id *id = &node->decree.members[i].id;
-        if (!leaving(node, id) && !gone(node, id, now))
+        if (leaving(node, id))
+            continue;
+        if (!gone(node, id, now))
             lead->members[lead->members_count++] = *id;
+        else if (!excluded(node, id, now))
+            exclude(node, id, now); /* not back the moment that it is out */
     }
     for (size_t i = 0; i < gossip_count(node->gossip); i++) {
         const struct member *member = gossip_at(node->gossip, i);
@@ -171,7 +191,7 @@ static void
 ask(struct node *node, int64_t now)
 {
     struct lead *lead = &node->lead;
-    struct buf body = {0}, job = {0};
+    struct buf body = {0}, job = {0}, newest = {0};
     if (lead->draft.state != JOB_NONE)
         job_encode(&lead->draft.job, &job);
     writer_array(&body, 3);
@@ -182,11 +202,19 @@ ask(struct node *node, int64_t now)
         const struct id *id = &lead->members[i];
         if (view_node(&lead->draft, id) >= 0)
             continue;
-        if (id_equal(id, &node->id))
+        if (id_equal(id, &node->id)) {
             follow_freeze(node, id, body.data, body.len);
-        else
-            node_send(node, id, FRAME_FREEZE, &body);
+            continue;
+        }
+        if (!decree_member(&node->decree, id)) {
+            /* Nobody told a joiner of the epochs since it was let in. */
+            buf_clear(&newest);
+            agree_export(node->agree, &newest);
+            node_send(node, id, FRAME_COMMIT, &newest);
+        }
+        node_send(node, id, FRAME_FREEZE, &body);
     }
+    buf_release(&newest);
     lead->again_ms = now + FREEZE_AGAIN_MS;
     buf_release(&job);
     buf_release(&body);
@@ -244,32 +272,35 @@ note_former(struct node *node)
     draft->former_count = kept;
 }
 
-static void
-answer_submission(struct node *node, const char *error)
+void
+lead_answer(struct node *node, const struct id *to, const char *error)
 {
-    struct lead *lead = &node->lead;
-    lead->submit = false;
-    if (id_equal(&lead->submitter, &node->id)) {
-        control_submitted(node, error);
+    if (id_equal(to, &node->id)) {
+        control_submitted(node, to, error);
         return;
     }
     struct buf body = {0};
     writer_text(&body, error);
-    node_send(node, &lead->submitter, FRAME_SUBMIT_REPLY, &body);
+    node_send(node, to, FRAME_SUBMIT_REPLY, &body);
     buf_release(&body);
 }
 
-/* What waited for us to carry it out is not ours any more. */
+static void
+answer_submission(struct node *node, const char *error)
+{
+    node->lead.submit = false;
+    lead_answer(node, &node->lead.submitter, error);
+}
+
+/* What waited for us to carry it out is not ours any more; who asked for it asks the next
+ * leader. */
 void
 lead_lost(struct node *node)
 {
     struct lead *lead = &node->lead;
     lead_reset(node);
-    lead->stop = lead->done = false;
+    lead->submit = lead->stop = lead->done = false;
     lead->link_at_ms = 0;
-    if (lead->submit)
-        answer_submission(node,
-                          "the leader changed before the job was taken; submit it again");
 }
 
 static void
@@ -344,7 +375,6 @@ exclude_missing(struct node *node, int64_t now)
         give_up(node, now);
         return;
     }
-    lead->excluded_count = 0;
     for (size_t i = 0; i < lead->members_count; i++) {
         const struct id *id = &lead->members[i];
         if (view_node(&lead->draft, id) >= 0) {
@@ -354,11 +384,9 @@ exclude_missing(struct node *node, int64_t now)
         char name[NAME_BYTES_MAX + 1];
         log_warn("lead", "a member did not report in time and is left out name=%s",
                  node_name_of(node, id, name));
-        if (lead->excluded_count < sizeof(lead->excluded) / sizeof(lead->excluded[0]))
-            lead->excluded[lead->excluded_count++] = *id;
+        exclude(node, id, now);
     }
     lead->members_count = kept;
-    lead->excluded_until_ms = now + EXCLUDED_MS;
 }
 
 /* While we wait for reports somebody may go, too. */
@@ -501,14 +529,20 @@ lead_submit(struct node *node, const struct job *job, const struct id *submitter
             struct err *err)
 {
     struct lead *lead = &node->lead;
-    if (agree_role(node->agree) != AGREE_LEADER)
-        return err_set(err, ERR_PEER, "this node does not lead any more; try again");
-    if (node->view->state != JOB_NONE || lead->submit)
+    bool running = node->view->state != JOB_NONE;
+    const struct id *before = running ? &node->view->job.train.id : &lead->job.train.id;
+    const struct id *by = running ? &node->view->submitter : &lead->submitter;
+    if ((running || lead->submit) && id_equal(before, &job->train.id) &&
+        id_equal(by, submitter)) {
+        if (running)
+            lead_answer(node, submitter, "");
+        return 0; /* it was said again */
+    }
+    if (running || lead->submit)
         return err_set(
             err, ERR_LIMIT,
             "the job \"%s\" is running; end it with \"flotilla stop\" before another one",
-            node->view->state != JOB_NONE ? node->view->job.train.name
-                                          : lead->job.train.name);
+            running ? node->view->job.train.name : lead->job.train.name);
     if (check_room(node, job, err))
         return -1;
     job_release(&lead->job);
@@ -523,14 +557,14 @@ lead_submit(struct node *node, const struct job *job, const struct id *submitter
 int
 lead_stop_job(struct node *node, struct err *err)
 {
-    if (agree_role(node->agree) != AGREE_LEADER)
-        return err_set(err, ERR_PEER, "this node does not lead any more; try again");
-    if (node->view->state == JOB_NONE && node->lead.submit) {
+    if (node->view->state == JOB_STOPPING)
+        return 0;
+    if (node->view->state == JOB_NONE && node->lead.submit && agree_idle(node->agree)) {
         answer_submission(node, "withdrawn by \"flotilla stop\" before it began");
         lead_reset(node);
         return 0;
     }
-    if (node->view->state == JOB_NONE)
+    if (node->view->state == JOB_NONE && !node->lead.submit)
         return err_set(err, ERR_USAGE, "no job is running");
     node->lead.stop = true;
     return 0;

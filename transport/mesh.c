@@ -11,7 +11,7 @@
 enum {
     FRAMES_PER_TURN = 256, /* then others have their turn */
     BACKOFF_MS = 100,
-    BACKOFF_MS_MAX = 5000,
+    BACKOFF_MS_MAX = 1500,
     SOUND_MS =
         1000, /* a connection that held this long is redialled at once when it closes */
     ROUTE_BYTES_MAX = 255

@@ -5,7 +5,7 @@
  *     our ROUTER <---- peer's DEALER                         what it sends
  *
  * One DEALER per peer, torn down and made again on our own terms (libzmq's reconnection
- * is off): a fresh socket after every loss, with back-off from 100 ms to 5 s. Every frame
+ * is off): a fresh socket after every loss, with back-off from 100 ms to 1.5 s. Every frame
  * received is held against the connection's User-Id. Runs on the loop's thread.
  */
 #ifndef TRANSPORT_MESH_H
