@@ -1,7 +1,7 @@
 /*
  * agree.h - terms, votes and one decree per epoch: the voters named by the decree of
  * epoch e decide the decree of epoch e + 1, by single-decree Paxos with Raft's terms,
- * pre-vote and check-quorum around it (docs/protocol.md, section 7, has rules and sources).
+ * pre-vote and check-quorum around it (docs/protocol.md, section 7).
  *
  *     FOLLOWER --silence--> PRECANDIDATE --pre-votes--> CANDIDATE --votes--> LEADER
  *

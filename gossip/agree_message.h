@@ -69,8 +69,8 @@ struct beat {
     uint64_t term;
     uint64_t epoch; /* of the newest decree, and its hash */
     struct id hash;
-    struct id
-        successor; /* not empty: the sender resigns, this voter elects itself at once */
+    /* Not empty: the sender resigns, this voter elects itself at once. */
+    struct id successor;
 };
 
 /* BEAT_REPLY. */

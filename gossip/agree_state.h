@@ -128,8 +128,8 @@ struct agree {
 
     /* What is decided. */
     bool open;
-    bool
-        stubborn; /* the last proposal was refused: wait for more votes before adopting */
+    /* The last proposal was refused: wait for more votes before adopting. */
+    bool stubborn;
     struct proposal proposal;
     int64_t renew_at_ms; /* 0: no need */
     struct judging judging;
@@ -142,8 +142,7 @@ struct agree {
     int64_t beat_at_ms;
     int64_t current_ms; /* last beat of a leader that named our newest epoch; 0: none */
     int64_t poll_at_ms;
-    int64_t
-        behind_since_ms; /* somebody has decrees that we cannot follow to; 0: nobody */
+    int64_t behind_since_ms; /* somebody has decrees out of our reach; 0: nobody */
     uint64_t poll_next;
     struct {
         struct id peer;

@@ -2,8 +2,8 @@
  * core.h - the inside of gossip, shared by its files and by nobody else.
  *
  *     gossip.c   what arrives, in order: decode, judge, absorb, answer
- *     rumor.c    what is said to whom: statements, piggybacking, answers, digests; our own
- *                record
+ *     rumor.c    what is said to whom: statements, piggybacking, answers, digests; our
+ *                own record
  *     suspect.c  what is thought of whom: probes under way, accusations, the suspicion
  *                timer
  */

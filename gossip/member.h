@@ -19,20 +19,20 @@
 struct entry {
     struct member member; /* what gossip.h shows; its bytes are owned here */
     uint32_t accusations_count;
-    struct accusation
-        accusations[ACCUSERS_MAX]; /* ascending accuser, of the record's incarnation */
-    bool expired;                  /* our timer ran out at this incarnation */
-    int64_t suspected_ms;          /* the timer's start */
-    int64_t confirmed_ms;          /* a second one says dead; 0: none */
-    int64_t refused_ms;            /* its redial was refused; 0: no */
-    int64_t refusal_ms;            /* when a refusal was last acted upon */
-    int64_t told_ms;               /* when we last told it of its accusation */
-    int64_t digested_ms;           /* when we last answered its digest */
-    unsigned spread;               /* transmissions left of this fact */
-    bool fresh;                    /* changed in this step: to be spread at once */
-    bool tell;                     /* it was heard and must learn what is said of it */
-    bool listed;                   /* in the answer being made */
-    uint64_t stamp;                /* the last message that it was in */
+    /* Ascending accuser, of the record's incarnation. */
+    struct accusation accusations[ACCUSERS_MAX];
+    bool expired;         /* our timer ran out at this incarnation */
+    int64_t suspected_ms; /* the timer's start */
+    int64_t confirmed_ms; /* a second one says dead; 0: none */
+    int64_t refused_ms;   /* its redial was refused; 0: no */
+    int64_t refusal_ms;   /* when a refusal was last acted upon */
+    int64_t told_ms;      /* when we last told it of its accusation */
+    int64_t digested_ms;  /* when we last answered its digest */
+    unsigned spread;      /* transmissions left of this fact */
+    bool fresh;           /* changed in this step: to be spread at once */
+    bool tell;            /* it was heard and must learn what is said of it */
+    bool listed;          /* in the answer being made */
+    uint64_t stamp;       /* the last message that it was in */
 };
 
 struct table {

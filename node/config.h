@@ -19,14 +19,14 @@ struct node_config {
     char name[NAME_BYTES_MAX + 1]; /* empty: the id's short form */
     char zone[NAME_BYTES_MAX + 1]; /* default "default" */
     struct address listen;         /* default 0.0.0.0:7700 */
-    struct address
-        advertise; /* host empty: from listen, or the machine's first address */
-    struct address
-        join; /* host empty: found a swarm, or come back as the member that we were */
+    /* Host empty: from listen, or the machine's first address. */
+    struct address advertise;
+    /* Host empty: found a swarm, or come back as the member that we were. */
+    struct address join;
     char secret_file[PATH_BYTES_MAX]; /* empty: FLOTILLA_SECRET, else DIR/swarm.secret */
     int threads;                      /* 0: one per core */
-    int64_t
-        memory_bytes; /* what a plan may fill; 0: 80 % of what is available at start */
+    /* What a plan may fill; 0: 80 % of what is available at the start. */
+    int64_t memory_bytes;
     struct address_routes routes; /* owned */
     enum log_level log_level;
     bool log_json;

@@ -1,17 +1,24 @@
 /*
- * job.h - what a user asks to be trained: job.yaml (design.md has an example), and the
- * same as canonical bytes, as they travel in a decree.
+ * job.h - what a user asks to be trained: job.yaml (docs/manual.md, "flotilla train"),
+ * and the same as canonical bytes, as they travel in a decree.
  *
- *     name, model {family, layers, heads, hidden, context}, data {train, tokenizer},
- * batch {sequences}, steps, optimizer {name, learning_rate, warmup_steps, beta1, beta2,
- * epsilon, weight_decay, clip_norm}, precision, objective, between_zones, seed, plan
- * {pipeline, replicas, micro_batch, zones}, checkpoint {every_steps, keep}, copy
- * {every_steps}
+ *     key                                                   left out
+ *     name                                                  required
+ *     model: {family, layers, heads, hidden, context}       required
+ *     data: {train, tokenizer}                              required, bytes
+ *     batch: {sequences}                                    required
+ *     steps                                                 required
+ *     optimizer: {name, learning_rate, warmup_steps,        adamw, 6e-4, 0,
+ *                 beta1, beta2, epsilon,                    0.9, 0.95, 1e-8,
+ *                 weight_decay, clip_norm}                  0.1, 1
+ *     precision, objective, between_zones                   fp32, throughput, [exact]
+ *     seed                                                  1
+ *     plan: {pipeline, replicas, micro_batch, zones}        the planner's choice
+ *     checkpoint: {every_steps, keep}                       200, 3
+ *     copy: {every_steps}                                   20
  *
- * Left out: optimizer adamw, learning_rate 6e-4, warmup_steps 0, betas 0.9 and 0.95,
- * epsilon 1e-8, weight_decay 0.1, clip_norm 1; precision fp32; objective throughput; seed
- * 1; checkpoint every 200 steps, keep 3; copy every 20 steps. What a later version will
- * do (bf16, llama, local_sgd, cost) is refused with a sentence, not ignored.
+ * What a later version will do (bf16, llama, local_sgd, cost) is refused with a sentence,
+ * not ignored.
  */
 #ifndef NODE_JOB_H
 #define NODE_JOB_H

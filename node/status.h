@@ -15,12 +15,12 @@
  *   epoch       epoch, term, leader, leader_name, cause, hash, base_step (-1: no plan),
  *               job (its name or ""), members[] {id, name}, voters[] names, plan (below),
  *               predicted_step_s
- *   progress    epoch, step, loss, tokens, nodes, step_s: a step that a worker told of, at
- *               a node without a part in the plan
+ *   progress    epoch, step, loss, tokens, nodes, step_s: a step that a worker told of,
+ *               at a node without a part in the plan
  *   compute     epoch, step: the first forward pass of an epoch began here
- *   step        epoch, step, loss, tokens, nodes, norm, step_s, samples_hash: applied here;
- *               loss in nats per token; the hash is a running one, 16 hexadecimal digits
- *   halted      epoch, applied, prepared (-1: not): stopped for a new plan
+ *   step        epoch, step, loss, tokens, nodes, norm, step_s, samples_hash: applied
+ *               here; loss in nats per token; the hash is a running one, 16 hexadecimal
+ *   digits halted      epoch, applied, prepared (-1: not): stopped for a new plan
  *   rollback    from_step, to_step: applied steps are given up, since all replicas of a
  *               stage were lost
  *   copy        step: all stages' recovery copies of it are complete
@@ -33,8 +33,8 @@
  *   failed      what, reason: the engine could not do it. "checkpoint" and "copy":
  *               training goes on; "profile" and "epoch": this device is planned around;
  *               all others end the run
- *   job         name, state: "running", "stopping", then how it ended: "done", "stopped at
- *               step N", "failed: why"
+ *   job         name, state: "running", "stopping", then how it ended: "done", "stopped
+ *               at step N", "failed: why"
  *   stop        reason
  *
  * A plan is {micro_batch, pipelines, loosened (bool), stages[] {first_layer, layers,
@@ -50,8 +50,8 @@
  *   ----------  -----------------------------------------------------------------------
  *   status      {"done": true, "status": the document below}
  *   train       job (the YAML), name (what to call it in messages), data (its hash in
- *               hexadecimal), data_bytes, run (id of a run to resume, or ""), follow (bool:
- *               events until the command hangs up)
+ *               hexadecimal), data_bytes, run (id of a run to resume, or ""), follow
+ *               (bool: events until the command hangs up)
  *   follow      events from here on
  *   stop        follow: the run ends after a checkpoint
  *   leave       the node hands over and goes; events until it is gone
@@ -67,8 +67,8 @@
  *   links[]     {from, to (names), from_zone, to_zone, mbit_per_s, round_trip_ms,
  *               confidence (0 to 100)}: directed, as their senders estimate them
  *   job         {name, state, step, steps, loss, tokens_per_s, step_s, predicted_step_s,
- *               checkpoint_step (written by this node), copy_step, participating (workers),
- *               samples_hash}, or null
+ *               checkpoint_step (written by this node), copy_step, participating
+ *               (workers), samples_hash}, or null
  *   plan        as above
  *   refused     handshakes that were refused
  */

@@ -4,8 +4,8 @@
  * guess. A step machine.
  *
  * A member is gone when (1) our connection closed and redials were refused, twice and for
- * REFUSED_MS, or (2) a member of its own zone says so and we heard nothing for twice
- * REFUSED_MS, or (3) its deadline passed.
+ * WATCH_REFUSED_MS, or (2) a member of its own zone says so and we heard nothing for
+ * twice WATCH_REFUSED_MS, or (3) its deadline passed.
  */
 #ifndef NODE_WATCH_H
 #define NODE_WATCH_H

@@ -47,8 +47,8 @@ struct cluster {
     struct cluster_node *nodes; /* [nodes_count], owned */
     int zones_count;
     char zones[ZONES_MAX][NAME_BYTES_MAX + 1];
-    struct cluster_link
-        *links; /* [zones_count * zones_count], from * zones_count + to, owned */
+    struct cluster_link *links; /* owned, [zones_count x zones_count]:
+                                   from * zones_count + to */
 };
 
 /* Zeroed nodes and links, to be filled in by the caller. */

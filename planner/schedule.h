@@ -7,13 +7,10 @@
 #define PLANNER_SCHEDULE_H
 
 enum schedule_kind {
-    SCHEDULE_FORWARD,  /* receive the input unless first stage, compute, send unless
-                          last */
-    SCHEDULE_BACKWARD, /* receive the gradient unless last stage, compute, send unless
-                          first */
-    SCHEDULE_REDUCE, /* all-reduce gradients over the replicas; exchange the tied
-                        gradient */
-    SCHEDULE_UPDATE  /* exchange norms (the commit point), apply */
+    SCHEDULE_FORWARD,  /* receive the input unless first, compute, send unless last */
+    SCHEDULE_BACKWARD, /* receive the gradient unless last, compute, send unless first */
+    SCHEDULE_REDUCE,   /* all-reduce over the replicas; exchange the tied gradient */
+    SCHEDULE_UPDATE    /* exchange norms (the commit point), apply */
 };
 
 struct schedule_op {

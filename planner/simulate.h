@@ -18,15 +18,15 @@ struct prediction {
 /*
  * The rules of the replay:
  * - a node computes one thing at a time, in the order of its schedule; sending and
- * receiving do not hold it up;
+ *   receiving do not hold it up;
  * - between two zones all sends of one direction queue for the one link, first come first
- * served; within a zone each node has the zone's link for itself;
+ *   served; within a zone each node has the zone's link for itself;
  * - a stage is reduced by a ring over its replicas in their order once all have finished:
- * each node sends 2 (n - 1) / n of the gradient, and each of the 2 (n - 1) rounds waits
- * for the slowest neighbours' delay;
+ *   each node sends 2 (n - 1) / n of the gradient, and each of the 2 (n - 1) rounds waits
+ *   for the slowest neighbours' delay;
  * - then the first and the last stage of each pipeline send each other the tied gradient;
  * - then one round trip between the two plan nodes furthest apart (the norms), then the
- * update.
+ *   update.
  */
 
 /* The plan keeps its promises (plan_check). ERR_PLAN when a node of the plan has no

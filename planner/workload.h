@@ -10,7 +10,7 @@
  *
  * A stage is a run of consecutive layers. The tied embedding lives in layer 0
  * and in the head's layer; a stage that holds both keeps one copy of the weights
- * and two of the gradient (design.md, "A step").
+ * and two of the gradient (docs/protocol.md, section 12).
  */
 #ifndef PLANNER_WORKLOAD_H
 #define PLANNER_WORKLOAD_H
@@ -41,10 +41,10 @@ enum layer_kind workload_layer_kind(const struct model_shape *shape, int layer);
 enum tensor_init { INIT_NORMAL, INIT_NORMAL_RESIDUAL, INIT_ONE, INIT_ZERO };
 
 struct tensor_spec {
-    char
-        name[64]; /* as in the Hugging Face GPT-2: "transformer.h.0.attn.c_attn.weight" */
-    int layer;    /* its home; transformer.wte.weight: 0 */
-    int dims;     /* 1 or 2 */
+    /* As in the Hugging Face GPT-2: "transformer.h.0.attn.c_attn.weight". */
+    char name[64];
+    int layer;        /* its home; transformer.wte.weight: 0 */
+    int dims;         /* 1 or 2 */
     int64_t shape[2]; /* matrices of a block are [in, out], as in the files (Conv1D) */
     int64_t elements;
     bool decay;            /* weight decay applies: matrices only */
@@ -66,8 +66,9 @@ int64_t workload_layer_parameters(const struct model_shape *shape, int layer);
  * sequences x context x hidden x 4). */
 int64_t workload_boundary_bytes(const struct model_shape *shape, int sequences);
 
-/* Floating-point operations of forward plus backward for one token of this layer, causal
- * attention (engine.md section 3): 6 x matmul weights + 6 x context x hidden per block.
+/* Floating-point operations of forward plus backward for one token of this layer: of a
+ * block 6 x matmul weights + 6 x context x hidden (as Narayanan et al., SC 2021, less
+ * what the causal mask spares).
  */
 double workload_layer_flops(const struct model_shape *shape, int layer);
 
@@ -76,9 +77,9 @@ struct stage_spec {
     int first_layer;
     int layers;
     int micro_batch; /* sequences */
-    int in_flight; /* micro-batches whose activations are kept at once, from the
+    int in_flight;   /* micro-batches whose activations are kept at once, from the
                       schedule */
-    bool copies;   /* keeps a second copy of its own weights and optimizer state for
+    bool copies;     /* keeps a second copy of its own weights and optimizer state for
                       recovery */
 };
 
@@ -104,9 +105,10 @@ void workload_stage_bytes(const struct model_shape *shape, const struct stage_sp
  * starts at a multiple of 16 floats; what lies between tensors is zero in every arena and
  * stays so.
  *
- *     weights, moments   [wte copy, if the head is here and layer 0 is not] tensors in
- * order gradients          tensors in order [the head's gradient of wte, if the head is
- * here]
+ *     weights, moments   [wte copy, if the head is here and layer 0 is not]
+ *                        tensors in order
+ *     gradients          tensors in order
+ *                        [the head's gradient of wte, if the head is here]
  */
 struct stage_layout {
     bool embedding;  /* holds layer 0 */
@@ -135,8 +137,7 @@ struct stage_layout {
     /* Workspace: places and size. The wide buffers are absent (0 floats) without
      * blocks. */
     int64_t stream, norm, narrow, wide, scratch;
-    int64_t
-        attention_scratch; /* floats of scratch that one attention head uses at a time */
+    int64_t attention_scratch; /* floats of it that one attention head uses at a time */
     int64_t workspace;
 };
 

@@ -1,21 +1,25 @@
 /*
  * bulk.h - the data plane: large messages between the members of an epoch.
  *
- * One thread owns the bulk sockets (a ROUTER bound at base port + 2 and one DEALER per peer,
- * on I/O threads of their own). Other threads reach it through ports. A message is named by
- * (peer, channel, tag) and is matched with a receive that was posted under the same name, before or after it arrives:
+ * One thread owns the bulk sockets (a ROUTER bound at base port + 2 and one DEALER per
+ * peer, on I/O threads of their own). Other threads reach it through ports. A message is
+ * named by (peer, channel, tag) and is matched with a receive that was posted under the
+ * same name, before or after it arrives:
  *
- *     engine  --port--> [ bulk thread ] --chunks, credit--> [ bulk thread ] --port--> engine
- *     store   --port-->                                                     --port--> store
+ *     engine --port--> [ bulk thread ] --chunks--> [ bulk thread ] --port--> engine
+ *     store  --port-->                 <--credit--                 --port--> store
  *
- * Messages travel in chunks of CHUNK_BYTES behind a fixed 64-byte header that names (generation, epoch, plan hash):
- * chunks of an older epoch are refused and reported, chunks of a newer one wait (at most a window) until this node is there.
- * Each (peer, channel) has a credit window of BULK_WINDOW_BYTES; credit returns when the receiver's buffer has taken
- * the bytes, so what arrives early is bounded. Within a channel, messages are delivered in the order they were sent; a receiver posts in that order.
- * Channels are served by priority, so that a state copy never delays an activation by more than a chunk.
+ * Messages travel in chunks of at most CHUNK_BYTES behind a fixed 64-byte header that
+ * names (generation, epoch, plan hash): chunks of an older epoch are refused and
+ * reported, chunks of a newer one wait (at most a window) until this node is there. Each
+ * (peer, channel) has a credit window of BULK_WINDOW_BYTES; credit returns when the
+ * receiver's buffer has taken the bytes, so what arrives early is bounded. Within a
+ * channel, messages are delivered in the order they were sent; a receiver posts in that
+ * order. Channels are served by priority, so that a state copy never delays an activation
+ * by more than a chunk.
  *
- * A lost connection is not mended inside an epoch: it is reported (BULK_LOST) and the swarm makes a new epoch. A healthy
- * one goes on from epoch to epoch.
+ * A lost connection is not mended inside an epoch: it is reported (BULK_LOST) and the
+ * swarm makes a new epoch. A healthy one goes on from epoch to epoch.
  */
 #ifndef TRANSPORT_BULK_H
 #define TRANSPORT_BULK_H
@@ -29,14 +33,15 @@
 
 struct bulk;
 
-enum bulk_channel { /* in order of priority */
-    BULK_COMMIT,    /* norms and losses: the commit point */
-    BULK_FORWARD,   /* activations */
-    BULK_BACKWARD,  /* their gradients */
-    BULK_REDUCE,    /* all-reduce, tied gradient */
-    BULK_STATE,     /* weights and optimizer state at the start of an epoch; data sets */
-    BULK_COPY,      /* state copies and checkpoints in the background */
-    BULK_PROBE,     /* bandwidth probes: discarded by the receiver */
+/* In order of priority. */
+enum bulk_channel {
+    BULK_COMMIT,   /* norms and losses: the commit point */
+    BULK_FORWARD,  /* activations */
+    BULK_BACKWARD, /* their gradients */
+    BULK_REDUCE,   /* all-reduce, tied gradient */
+    BULK_STATE,    /* weights and optimizer state at the start of an epoch; data sets */
+    BULK_COPY,     /* state copies and checkpoints in the background */
+    BULK_PROBE,    /* bandwidth probes: discarded by the receiver */
     BULK_CHANNELS
 };
 
@@ -71,11 +76,12 @@ struct bulk_epoch {
     const struct bulk_peer *peers; /* copied; a peer's number is its place */
 };
 
-/* Enter an epoch: everything of older ones ends (pending operations complete with ERR_STOPPED), chunks that waited
- * for this one are delivered. Epochs never go back. */
+/* Enter an epoch: everything of older ones ends (pending operations complete with
+ * ERR_STOPPED), chunks that waited for this one are delivered. Epochs never go back. */
 void bulk_enter(struct bulk *bulk, const struct bulk_epoch *epoch);
 
-/* End all pending operations of the current epoch with ERR_STOPPED, and refuse new ones and arriving chunks until the next bulk_enter(). */
+/* End all pending operations of the current epoch with ERR_STOPPED, and refuse new ones
+ * and arriving chunks until the next bulk_enter(). */
 void bulk_halt(struct bulk *bulk);
 
 /* Send `bytes` of zeros to a peer on BULK_PROBE; answered by a BULK_RATE event. */
@@ -83,11 +89,12 @@ void bulk_probe(struct bulk *bulk, int peer, size_t bytes);
 
 enum bulk_event_kind {
     BULK_UP,    /* connection to the peer is open */
-    BULK_LOST,  /* a connection of this epoch closed, or could not be opened for 2 s (and for each 2 s more), or carried
-                 * what breaks the protocol */
+    BULK_LOST,  /* a connection of this epoch closed, or could not be opened for 2 s (and
+                   for each 2 s more), or carried what breaks the protocol */
     BULK_STALE, /* `id` sent a chunk of an older epoch: it should be told */
     BULK_NEWER, /* `id` sent a chunk of a newer epoch: we should catch up */
-    BULK_RATE   /* delivery rate of a transfer that filled the window or a probe: `bytes` in `us` */
+    BULK_RATE   /* delivery rate of a transfer that filled the window or a probe: `bytes`
+                   in `us` */
 };
 
 struct bulk_event {
@@ -100,7 +107,8 @@ struct bulk_event {
 };
 
 int bulk_event_fd(const struct bulk *bulk); /* readable when there may be events */
-bool bulk_event_take(struct bulk *bulk, struct bulk_event *event); /* clears the descriptor first when empty */
+/* False when there is none; then it clears the descriptor first. */
+bool bulk_event_take(struct bulk *bulk, struct bulk_event *event);
 
 /* ---- a port's own thread ---- */
 
@@ -108,28 +116,34 @@ struct bulk_port;
 
 struct bulk_port *bulk_port(struct bulk *bulk, enum bulk_port_kind kind);
 
-/* From here on operations belong to this epoch. They complete with ERR_STOPPED at once if it is not the current one. */
+/* From here on operations belong to this epoch. They complete with ERR_STOPPED at once if
+ * it is not the current one. */
 void bulk_port_enter(struct bulk_port *port, uint64_t epoch);
 
-/* True once the port's epoch was halted or left: time to return to the mailbox. Cheap: an atomic load. */
+/* True once the port's epoch was halted or left: time to return to the mailbox. Cheap: an
+ * atomic load. */
 bool bulk_port_stopped(const struct bulk_port *port);
 
-/* Start an operation; returns its handle (> 0). The memory is the port's user's until the operation is waited for, and not
- * touched by bulk afterwards. Zero bytes are allowed. */
-uint32_t bulk_send(struct bulk_port *port, int peer, enum bulk_channel channel, uint64_t tag,
-                   const void *data, size_t bytes);
-uint32_t bulk_receive(struct bulk_port *port, int peer, enum bulk_channel channel, uint64_t tag,
-                      void *data, size_t bytes);
+/* Start an operation; returns its handle (> 0). Its memory is bulk's until the operation
+ * is done or ended, and is not touched by bulk afterwards. Zero bytes are allowed. */
+uint32_t bulk_send(struct bulk_port *port, int peer, enum bulk_channel channel,
+                   uint64_t tag, const void *data, size_t bytes);
+uint32_t bulk_receive(struct bulk_port *port, int peer, enum bulk_channel channel,
+                      uint64_t tag, void *data, size_t bytes);
 
-/* Wait for one operation and release its handle. 0: done (a send: all bytes were accepted by the peer's window and
- * copied out). ERR_STOPPED: the epoch ended. ERR_WIRE: the message that came has another size or tag than the posted one. ERR_USAGE: the epoch has no such peer (or it is
- * ourselves). ERR_PEER: not done within `timeout_ms` (-1: for ever); the operation stays, wait again. */
-int bulk_wait(struct bulk_port *port, uint32_t handle, int64_t timeout_ms, struct err *err);
+/* Wait for one operation and release its handle. 0: done (a send: all bytes were accepted
+ * by the peer's window and copied out). ERR_STOPPED: the epoch ended. ERR_WIRE: the
+ * message that came has another size or tag than the posted one. ERR_USAGE: the epoch has
+ * no such peer (or it is ourselves). ERR_PEER: not done within `timeout_ms` (-1: for
+ * ever); the operation stays, wait again. */
+int bulk_wait(struct bulk_port *port, uint32_t handle, int64_t timeout_ms,
+              struct err *err);
 
 /* Is it done (or ended)? Does not block, does not release. */
 bool bulk_test(struct bulk_port *port, uint32_t handle);
 
-/* Readable when an operation of this port may have completed: for a thread that polls several things; bulk_test() takes it in. */
+/* Readable when an operation of this port may have completed: for a thread that polls
+ * several things; bulk_test() takes it in. */
 int bulk_port_fd(const struct bulk_port *port);
 
 /* Wait until every operation is done or ended, and release all handles. */

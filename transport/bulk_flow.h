@@ -2,9 +2,9 @@
  * bulk_flow.h - the data plane's decisions: chunks, credit, matching, epochs. No sockets,
  * clocks or threads.
  *
- *     posted operations --+                       +--> chunks and credits to send (pulled)
- *     chunks that came ---+--> [ flow: 1 epoch ] -+--> operations done
- *     links up or down ---+                       +--> events for the control thread
+ *     posted operations --+                        +--> chunks, credits to send (pulled)
+ *     chunks that came ---+--> [ flow: one epoch ] +--> operations done
+ *     links up or down ---+                        +--> events for the control thread
  *
  * The owner feeds it, then pulls until nothing is left. One thread.
  */

@@ -2,9 +2,9 @@
  * socket.h - libzmq sockets as this program uses them; for mesh, join and bulk only.
  *
  * Every socket is a CURVE socket with the limits and timeouts of docs/protocol.md,
- * section 2, set before it is bound or connected. A listener is a ROUTER with a ZAP domain. A dial is
- * one attempt to connect a DEALER: it ends once, is never mended, and the next attempt is
- * another dial.
+ * section 2, set before it is bound or connected. A listener is a ROUTER with a ZAP
+ * domain. A dial is one attempt to connect a DEALER: it ends once, is never mended, and
+ * the next attempt is another dial.
  *
  *     dial:  NOBODY | HUNG_UP | DENIED            the attempt failed
  *            UP ... DOWN                          it held, then it closed

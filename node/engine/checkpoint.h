@@ -7,8 +7,8 @@
  *         generation_config.json  likewise
  *         model.safetensors       weights by tensor name (lm_head omitted: tied)
  *         optimizer.safetensors   "<tensor>.exp_avg", "<tensor>.exp_avg_sq"
- *         trainer_state.json      step, samples hash, seed, job id and name, data hash and
- *                                 bytes, the job's own text
+ *         trainer_state.json      step, samples hash, seed, job id and name, data hash
+ *                                 and bytes, the job's own text
  *         manifest.json           last: size and BLAKE2b-256 of every other file
  *
  * Written under a temporary name beside it, every file synced, renamed, folder synced; a

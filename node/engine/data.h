@@ -14,7 +14,7 @@
 
 struct data;
 
-/* Map a file. ERR_USAGE when it holds less than one sample (it says how much it needs). */
+/* Map a file. ERR_USAGE when it holds less than one sample: it says how much it needs. */
 struct data *data_open(const char *path, int context, struct err *err);
 void data_close(struct data *data);
 

@@ -3,9 +3,9 @@
  * pure function of what the members reported after they had halted, so that every voter
  * finds the same answer.
  *
- * If any survivor applied step s, everybody who is still in the swarm had prepared it (the
- * exchange of norms is the commit point), so those apply it too; else it is done again
- * (docs/architecture.md, "The commit point"; docs/protocol.md, section 12).
+ * If any survivor applied step s, everybody who is still in the swarm had prepared it
+ * (the exchange of norms is the commit point), so those apply it too; else it is done
+ * again (docs/architecture.md, "The commit point"; docs/protocol.md, section 12).
  */
 #ifndef NODE_ENGINE_RECOVER_H
 #define NODE_ENGINE_RECOVER_H
@@ -55,11 +55,10 @@ struct transfer {
 };
 
 struct recovery {
-    int64_t base_step;   /* training goes on with base_step + 1 */
-    bool apply_prepared; /* members with applied == base_step - 1 apply what they
+    int64_t base_step;       /* training goes on with base_step + 1 */
+    bool apply_prepared;     /* members with applied == base_step - 1 apply what they
                             prepared, with this norm */
-    uint64_t
-        prepared_epoch; /* ... in this epoch: that of the members that did apply it */
+    uint64_t prepared_epoch; /* ... in this epoch: that of those who did apply it */
     uint64_t norm_bits;
     uint64_t samples_hash;
     int64_t steps_lost;  /* applied by somebody who reported, and given up */
@@ -68,8 +67,8 @@ struct recovery {
     bool copy_soon; /* one more loss might cost more than the steps since then: copy at
                        base_step + 1, not only when it is due */
     int transfers_count;
-    struct transfer
-        *transfers; /* owned; every (stage replica, layer) once, by `to`, then layer */
+    /* Owned; every (stage replica, layer) once, by `to`, then layer. */
+    struct transfer *transfers;
     int *data_from; /* owned, [nodes]: whom a node gets the data set from; itself: has it;
                        -1: needs none */
 };

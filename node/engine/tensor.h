@@ -88,8 +88,7 @@ struct attention {
     real *maximum;      /* of each head's row of scores: [sequences, heads, length] */
     real *inverse;      /* 1 / sum of exp(score - maximum) */
     real *scratch;
-    int64_t
-        scratch_stride; /* reals that one head needs; scratch has them for every head */
+    int64_t scratch_stride; /* reals that one head needs; scratch has them for each */
 };
 enum { ATTENTION_BLOCK = 64 };
 void attention_forward(const struct compute *compute, const struct attention *attention);

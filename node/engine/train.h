@@ -64,11 +64,11 @@ enum train_report_kind {
     REPORT_DONE, /* the run's last step is applied and its checkpoint, if we gather, is
                     written */
     REPORT_PROFILED, /* profile */
-    REPORT_FAILED,   /* err, and `what` could not be done here: "profile" or "epoch" (no
-                        memory,   a damaged file: a plan without this node may go on), "step"
-                        (the numbers   themselves: the run is over), "checkpoint", "copy"
-                        (training goes on) */
-    REPORT_MEMORY    /* predicted_bytes: what this epoch lets us take */
+    /* err, and `what` could not be done here: "profile" or "epoch" (no memory, a damaged
+     * file: a plan without this node may go on), "step" (the numbers themselves: the run
+     * is over), "checkpoint", "copy" (training goes on). */
+    REPORT_FAILED,
+    REPORT_MEMORY /* predicted_bytes: what this epoch lets us take */
 };
 
 struct train_report {

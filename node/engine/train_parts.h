@@ -1,16 +1,17 @@
 /*
  * train_parts.h - what the files of the trainer share: the engine thread's state.
  *
- * train.c        thread, orders, reports
- * train_enter.c  an epoch begins: stage, transfers, buffers
- * train_data.c   the data set: verified, fetched, given
- * train_step.c   one step; the update
- * train_wait.c   waits, stalls, deadlines from measured arrivals
- * train_profile.c  times of this machine
- * pipeline.c     forward and backward by the schedule
- * sync.c         reduction, tied gradient, commit point
- * snapshot.c     copies in memory, who holds what
- * snapshot_flow.c  copies and checkpoints between nodes, in the background
+ *     train.c           thread, orders, reports
+ *     train_enter.c     an epoch begins: stage, buffers; and ends
+ *     train_transfer.c  weights and moments on their way to who holds them next
+ *     train_data.c      the data set: verified, fetched, given
+ *     train_step.c      one step; the update
+ *     train_wait.c      waits, stalls, deadlines from measured arrivals
+ *     train_profile.c   times of this machine
+ *     pipeline.c        forward and backward by the schedule
+ *     sync.c            reduction, tied gradient, commit point
+ *     snapshot.c        copies in memory, who holds what
+ *     snapshot_flow.c   copies and checkpoints between nodes, in the background
  *
  * One thread owns all of it but the two mailboxes' other ends and the writer's part.
  */
@@ -218,8 +219,7 @@ struct train {
     /* Copies. */
     int held_count;
     struct held *held[HELD_MAX];
-    struct held
-        *moved; /* what the stage before this one held, until the next step is applied */
+    struct held *moved; /* what the stage before this one held, until a step is applied */
     int64_t copied_step;
 
     /* The epoch. */

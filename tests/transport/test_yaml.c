@@ -11,7 +11,7 @@
 
 Suite *suite_yaml(void);
 
-/* ---- a schema as a consumer writes it: design.md's job ---- */
+/* ---- a schema as a consumer writes it: a job's ---- */
 
 enum precision { FP32, BF16 };
 enum between { EXACT, LOCAL_SGD };

@@ -14,7 +14,6 @@ enum {
     ZONES_MAX = 64,          /* zones of one swarm */
     NAME_BYTES_MAX = 32,     /* a node's, zone's or job's name */
     ADDRESS_BYTES_MAX = 64,  /* "host:port" */
-    ADDRESSES_MAX = 4,       /* addresses in one record */
     RECORD_LINKS_MAX = 64,   /* link estimates in one record */
     RECORD_BYTES_MAX = 8192, /* one signed record */
 
@@ -27,10 +26,10 @@ enum {
     CODEC_COUNT_MAX = 4096,  /* elements of one array */
 
     /* The data plane. */
-    CHUNK_BYTES = 512 << 10,     /* payload of one bulk chunk, at most */
-    BULK_WINDOW_BYTES = 8 << 20, /* unacknowledged bytes per peer and channel */
-    BULK_EARLY_BYTES_MAX = 256 << 20, /* chunks of newer epochs that wait, over all senders */
-    BULK_OPS_MAX = 4096,         /* posted sends and receives per port */
+    CHUNK_BYTES = 512 << 10,          /* payload of one bulk chunk, at most */
+    BULK_WINDOW_BYTES = 8 << 20,      /* unacknowledged bytes per peer and channel */
+    BULK_EARLY_BYTES_MAX = 256 << 20, /* waiting chunks of newer epochs, of all senders */
+    BULK_OPS_MAX = 4096,              /* posted sends and receives per port */
 
     /* Jobs and plans. */
     LAYERS_MAX = 512, /* embedding and head included */
