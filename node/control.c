@@ -28,6 +28,7 @@ enum {
     REQUEST_BYTES_MAX = 256 << 10,
     WAITING_BYTES_MAX = 1 << 20,
     SUBMIT_MS_MAX = 90000,
+    AGAIN_MS = 2000,
     FLUSH_MS = 20
 };
 
@@ -41,9 +42,22 @@ struct client {
     int64_t since_ms;
 };
 
+/* A command that waits for the leader's answer. Leaders change: it is said again to the
+ * one that leads now, until what it asks for is seen to be done. */
+struct pending {
+    bool active;
+    bool stop;
+    struct id job; /* to be run */
+    struct buf body;
+    struct id leader; /* it was said to this one, in this term */
+    uint64_t term;
+    int64_t sent_ms;
+};
+
 struct control {
     int fd;
     char path[PATH_BYTES_MAX];
+    struct pending pending;
     struct client clients[CLIENTS_MAX];
 };
 
@@ -157,12 +171,49 @@ read_job(const struct json *request, struct job *job, struct err *err)
     return 0;
 }
 
+/* Whoever waits for the leader's answer has it. */
+static void
+answered(struct node *node, const char *error, bool follow)
+{
+    node->control->pending.active = false;
+    for (int i = 0; i < CLIENTS_MAX; i++) {
+        struct client *client = &node->control->clients[i];
+        if (client->fd < 0 || !client->submitted)
+            continue;
+        client->submitted = false;
+        if (error[0])
+            finish(node, client, error, false);
+        else if (client->follow_after && follow)
+            client->follows = true;
+        else
+            finish(node, client, NULL, false);
+    }
+}
+
+/* Says it to the leader, again when another one leads or no answer came. */
+static void
+tell_leader(struct node *node, int64_t now)
+{
+    struct pending *pending = &node->control->pending;
+    const struct id *leader = agree_leader(node->agree);
+    uint64_t term = agree_term(node->agree);
+    if (id_empty(leader) || (id_equal(leader, &pending->leader) &&
+                             term == pending->term && now - pending->sent_ms < AGAIN_MS))
+        return;
+    pending->leader = *leader;
+    pending->term = term;
+    pending->sent_ms = now;
+    struct err err;
+    if (!id_equal(leader, &node->id))
+        node_send(node, leader, FRAME_SUBMIT, &pending->body);
+    else if (frames_submit(node, leader, pending->body.data, pending->body.len, &err))
+        answered(node, err.msg, false);
+}
+
 static void
 to_leader(struct node *node, struct client *client, bool stop, const struct job *job)
 {
-    const struct id *leader = agree_leader(node->agree);
-    struct err err = {0};
-    if (id_empty(leader)) {
+    if (id_empty(agree_leader(node->agree))) {
         finish(node, client,
                node->paused[0] ? node->paused
                                : "the swarm has no leader at present; try again",
@@ -181,22 +232,22 @@ to_leader(struct node *node, struct client *client, bool stop, const struct job 
     }
     client->submitted = true;
     client->since_ms = clock_ms();
-    if (id_equal(leader, &node->id)) {
-        int failed =
-            stop ? lead_stop_job(node, &err) : lead_submit(node, job, &node->id, &err);
-        if (failed || stop)
-            control_submitted(node, failed ? err.msg : "");
-        return;
-    }
-    struct buf body = {0}, bytes = {0};
-    if (job)
+    struct pending *pending = &node->control->pending;
+    buf_release(&pending->body);
+    *pending = (struct pending){.active = true, .stop = stop};
+    struct buf bytes = {0};
+    if (job) {
+        pending->job = job->train.id;
         job_encode(job, &bytes);
-    writer_array(&body, 2);
-    writer_bool(&body, stop);
-    writer_bytes(&body, bytes.data, bytes.len);
-    node_send(node, leader, FRAME_SUBMIT, &body);
+    }
+    writer_array(&pending->body, 2);
+    writer_bool(&pending->body, stop);
+    writer_bytes(&pending->body, bytes.data, bytes.len);
     buf_release(&bytes);
-    buf_release(&body);
+    if (stop && node->view->state == JOB_STOPPING)
+        answered(node, "", true);
+    else
+        tell_leader(node, clock_ms());
 }
 
 static void
@@ -341,28 +392,39 @@ on_flush(void *arg)
         if (client->fd < 0)
             continue;
         if (client->submitted && now - client->since_ms > SUBMIT_MS_MAX)
-            finish(node, client,
-                   "the leader does not answer; \"flotilla status\" says who leads",
-                   false);
+            answered(node,
+                     "the leader does not answer; \"flotilla status\" says who leads",
+                     false);
         flush(node, client);
     }
+    if (node->control->pending.active)
+        tell_leader(node, now);
 }
 
 void
-control_submitted(struct node *node, const char *error)
+control_submitted(struct node *node, const struct id *from, const char *error)
 {
-    for (int i = 0; i < CLIENTS_MAX; i++) {
-        struct client *client = &node->control->clients[i];
-        if (client->fd < 0 || !client->submitted)
-            continue;
-        client->submitted = false;
-        if (error[0])
-            finish(node, client, error, false);
-        else if (client->follow_after)
-            client->follows = true;
-        else
-            finish(node, client, NULL, false);
-    }
+    const struct pending *pending = &node->control->pending;
+    if (!pending->active || !id_equal(from, &pending->leader))
+        return;
+    /* A leader that took it may be gone before it is done: control_committed() tells. */
+    if (!error[0] && pending->stop && node->view->state == JOB_RUNNING)
+        return;
+    /* Stopped before it began: nothing more will be heard of it. */
+    answered(node, error, !pending->stop || node->view->state != JOB_NONE);
+}
+
+void
+control_committed(struct node *node)
+{
+    const struct pending *pending = &node->control->pending;
+    const struct view *view = node->view;
+    if (!pending->active)
+        return;
+    if (pending->stop
+            ? view->state != JOB_RUNNING
+            : view->state != JOB_NONE && id_equal(&view->job.train.id, &pending->job))
+        answered(node, "", true);
 }
 
 int
@@ -413,6 +475,7 @@ control_close(struct node *node)
     }
     if (node->events)
         events_follow(node->events, NULL, NULL);
+    buf_release(&control->pending.body);
     free(control);
     node->control = NULL;
 }

@@ -57,10 +57,11 @@ on_report(struct node *node, const struct frame *frame, struct err *err)
     return 0;
 }
 
-static int
-on_submit(struct node *node, const struct frame *frame, struct err *err)
+int
+frames_submit(struct node *node, const struct id *from, const void *body, size_t body_len,
+              struct err *err)
 {
-    struct reader *reader = reader_open(frame->body, frame->body_len, err);
+    struct reader *reader = reader_open(body, body_len, err);
     if (!reader)
         return -1;
     size_t len;
@@ -70,6 +71,9 @@ on_submit(struct node *node, const struct frame *frame, struct err *err)
     reader_leave(reader);
     if (reader_close(&reader, err))
         return -1;
+    /* Who asks says it again to whom it finds leading. */
+    if (agree_role(node->agree) != AGREE_LEADER)
+        return 0;
     struct err why = {0};
     int failed;
     if (stop) {
@@ -78,16 +82,19 @@ on_submit(struct node *node, const struct frame *frame, struct err *err)
         struct job job = {0};
         if (job_decode(bytes, len, &job, err))
             return -1;
-        failed = lead_submit(node, &job, &frame->from, &why);
+        failed = lead_submit(node, &job, from, &why);
         job_release(&job);
         if (!failed)
             return 0; /* answered when the plan is found */
     }
-    struct buf body = {0};
-    writer_text(&body, failed ? why.msg : "");
-    node_send(node, &frame->from, FRAME_SUBMIT_REPLY, &body);
-    buf_release(&body);
+    lead_answer(node, from, failed ? why.msg : "");
     return 0;
+}
+
+static int
+on_submit(struct node *node, const struct frame *frame, struct err *err)
+{
+    return frames_submit(node, &frame->from, frame->body, frame->body_len, err);
 }
 
 static int
@@ -100,7 +107,7 @@ on_submit_reply(struct node *node, const struct frame *frame, struct err *err)
     reader_text(reader, text, sizeof(text));
     if (reader_close(&reader, err))
         return -1;
-    control_submitted(node, text);
+    control_submitted(node, &frame->from, text);
     return 0;
 }
 

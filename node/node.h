@@ -7,7 +7,8 @@
  *     local.c    what is kept in the data folder
  *     enter.c    first contact: founding, joining, coming back
  *     lead.c     what a leader does: reasons for a new epoch, freeze, collect reports,
- * propose follow.c   what a member does: halt and report, judge, take in a new epoch
+ *                propose
+ *     follow.c   what a member does: halt and report, judge, take in a new epoch
  *     worker.c   the engine's orders and reports
  *     control.c  the UNIX socket for commands; status.c the status document
  */
@@ -69,12 +70,10 @@ struct lead {
     struct id submitter;
     int64_t link_at_ms;     /* a connection inside the plan broke, 0: none */
     int64_t slow_at_ms;     /* next look at measured speed */
-    struct id excluded[16]; /* did not report in time: not asked again before
-                               excluded_until_ms */
+    struct id excluded[16]; /* did not report in time: not asked again for a while */
     size_t excluded_count;
     int64_t excluded_until_ms;
-    int64_t correction_ppm[MEMBERS_MAX]; /* learnt while running, by member number; 0:
-                                            nothing new */
+    int64_t correction_ppm[MEMBERS_MAX]; /* learnt while running; 0: nothing new */
 };
 
 /* What this node knows of the run. */
@@ -85,8 +84,7 @@ struct run_progress {
     int64_t step_us;
     uint64_t samples_hash;
     int64_t checkpoint_step, copy_step;
-    int64_t copied[STAGES_MAX]; /* newest step whose copy of a stage is complete at its
-                                   keeper */
+    int64_t copied[STAGES_MAX];       /* newest step that a stage's keeper has whole */
     int64_t compute_us, predicted_us; /* smoothed, of this node, for the correction */
     int64_t told_ms;                  /* last word about it to those without a part */
     int64_t done_step;                /* the run's last step is done here; -1: not yet */
@@ -191,6 +189,9 @@ void node_set_paused(struct node *node, const char *why); /* empty: goes on */
 
 /* ---- frames.c ---- */
 void frames_receive(void *arg, const struct frame *frame); /* arg: the node */
+/* A node, maybe this one, asks for a job or for its end: the body of FRAME_SUBMIT. */
+int frames_submit(struct node *node, const struct id *from, const void *body,
+                  size_t body_len, struct err *err);
 
 /* ---- enter.c ---- */
 int enter_start(struct node *node, struct err *err);
@@ -208,7 +209,8 @@ int local_count_boot(struct node *node, bool new_identity, struct err *err);
 int local_load_swarm(struct node *node, struct buf *saved, struct err *err);
 void local_save_members(struct node *node);
 void local_load_members(struct node *node);
-/* Name, zone, listening and advertised address of the last start, where this start left them out. */
+/* Name, zone, listening and advertised address of the last start, where this start left
+ * them out. */
 void local_recall(struct node *node);
 void local_remember(const struct node *node); /* before the advertised address is found */
 
@@ -224,6 +226,8 @@ void lead_committed(
     struct node *node); /* a new epoch is in force: what waited for it is done */
 void lead_lost(struct node *node); /* somebody else leads, or nobody */
 void lead_reset(struct node *node);
+/* To who asked for a job or its end; empty: it is taken. */
+void lead_answer(struct node *node, const struct id *to, const char *error);
 
 /* ---- follow.c ---- */
 void follow_freeze(struct node *node, const struct id *from, const void *body,
@@ -253,8 +257,9 @@ int worker_progress_receive(struct node *node, const struct id *from, const void
 /* ---- control.c, status.c ---- */
 int control_open(struct node *node, struct err *err);
 void control_close(struct node *node);
-void control_submitted(struct node *node,
-                       const char *error); /* the leader's answer to our submission */
+/* The leader's answer to our submission; empty: it is taken. */
+void control_submitted(struct node *node, const struct id *from, const char *error);
+void control_committed(struct node *node); /* a new epoch: is what was asked for done? */
 void status_write(const struct node *node, struct json_writer *writer);
 void status_put_plan(const struct node *node, const struct view *view,
                      struct json_writer *writer);
