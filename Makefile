@@ -113,7 +113,7 @@ test: $(BUILD)/flotilla suites rules $(CORPUS)
 asan:
 	$(MAKE) test BUILD=build/asan SAN=address,undefined CFLAGS='-O1 -g'
 tsan:
-	$(MAKE) test BUILD=build/tsan SAN=thread CFLAGS='-O1 -g'
+	TSAN_OPTIONS=suppressions=tests/tsan.supp $(MAKE) test BUILD=build/tsan SAN=thread CFLAGS='-O1 -g'
 
 fuzz:
 	@tests/deps.sh $(DEPS_MORE)
