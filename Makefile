@@ -1,12 +1,15 @@
-# make              build/flotilla             make test       unit, property and simulator tests
-# make deps         install what is missing    make testnet    a swarm of real processes on this machine
+# make              build/flotilla             make test       unit, property and process tests
+# make deps         install what is missing    make testnet    a swarm of real processes here
 # make asan tsan    tests under sanitizers     make scenarios  every scenario of testnet/scenarios
-# make fuzz         a minute per parser        make bench      timings
+# make fuzz         FUZZ_SECONDS=60 a parser   make bench      timings
 # make tidy         every static check         make rules      layering, banned calls, file lengths
 # make format       rewrite the layout         make install    PREFIX=/usr/local
 # make clean        remove build/              make help       this text
 #
-# CC=clang, BUILD=folder, SAN=address,undefined choose a variant; each variant gets a folder of its own.
+# CC=clang, SAN=address,undefined and CFLAGS choose a variant: give BUILD=folder with them, so that
+# it has a folder of its own. WERROR=1 stops at warnings. Tests of a folder: make build/test_gossip.
+# FLOTILLA_SEED=N replays tests that use chance, FLOTILLA_SEEDS=N runs the simulated agreement over
+# more seeds. tests/model/run.sh checks the model of the agreement (needs spin).
 
 CC       ?= cc
 BUILD    ?= build
@@ -16,7 +19,8 @@ GOALS     = $(or $(MAKECMDGOALS),all)
 
 # What Debian calls what we need: compilers and tools, libraries, the text to train on.
 DEPS      = gcc make pkg-config libzmq3-dev libsodium-dev libmsgpack-dev libcyaml-dev \
-            libyaml-dev libjansson-dev libdnnl-dev libopenblas-serial-dev check bible-kjv bible-kjv-text
+            libyaml-dev libjansson-dev libdnnl-dev libopenblas-serial-dev check \
+            bible-kjv bible-kjv-text
 DEPS_MORE = clang libclang-rt-14-dev clang-format clang-tidy
 
 # Goals that build nothing; all others install what is missing before pkg-config is asked.
@@ -24,7 +28,7 @@ IDLE     := deps help clean rules format install-deps
 ifneq ($(filter-out $(IDLE),$(GOALS)),)
 DEPS_DONE := $(shell tests/deps.sh $(DEPS) >&2 && echo yes)
 ifneq ($(DEPS_DONE),yes)
-$(error what is listed above is missing and could not be installed; install it by hand, then run make again)
+$(error what is listed above is missing and could not be installed; do it by hand, then make again)
 endif
 MSGPACK  := $(shell pkg-config --exists msgpack-c && echo msgpack-c || echo msgpack)
 PKGS      = libzmq libsodium libcyaml yaml-0.1 jansson $(MSGPACK)
@@ -35,7 +39,7 @@ CHECK_LIBS := $(shell pkg-config --libs check)
 endif
 
 ifdef CUDA
-$(error CUDA=1 is reserved for the GPU engine, which this version has not; build without it for the CPU)
+$(error CUDA=1 is reserved for the GPU engine, which this version has not; build without it)
 endif
 
 WARNINGS  = -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes \
@@ -56,7 +60,7 @@ FOLDERS  := transport/base transport gossip planner node/engine node testnet
 sources   = $(filter-out node/main.c,$(wildcard $(1)/*.c))
 obj       = $(patsubst %,$(BUILD)/obj/%.o,$(1))
 CORE     := $(foreach f,$(FOLDERS),$(call sources,$(f)))
-SUITES   := $(foreach s,transport gossip planner node testnet sim,$(if $(wildcard tests/$(s)/*.c),$(s)))
+SUITES   := transport gossip planner node testnet
 FUZZERS  := $(patsubst tests/fuzz/%.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
 BENCHES  := $(patsubst tests/bench/%.c,$(BUILD)/%,$(wildcard tests/bench/bench_*.c))
 CORPUS   := build/kjv.txt
@@ -86,19 +90,20 @@ at_level_gossip    = $(at_level_transport) gossip
 at_level_planner   = transport/base planner
 at_level_node      = $(FOLDERS)
 at_level_testnet   = $(FOLDERS)
-at_level_sim       = $(FOLDERS)
 define suite
-$(BUILD)/test_$(1): $(call obj,$(wildcard tests/$(1)/*.c) $(foreach f,$(at_level_$(1)),$(call sources,$(f)))) $(BUILD)/libtest.a
+$(BUILD)/test_$(1): $(call obj,$(wildcard tests/$(1)/*.c) \
+        $(foreach f,$(at_level_$(1)),$(call sources,$(f)))) $(BUILD)/libtest.a
 	$$(CC) $$(LDFLAGS) -o $$@ $$^ $$(CHECK_LIBS) $$(LDLIBS)
 endef
-$(foreach s,transport gossip planner node testnet sim,$(eval $(call suite,$(s))))
+$(foreach s,$(SUITES),$(eval $(call suite,$(s))))
 
 $(BUILD)/bench_%: $(BUILD)/obj/tests/bench/bench_%.c.o $(BUILD)/libflotilla.a
 	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 $(BUILD)/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.c.o $(BUILD)/libflotilla.a
 	$(CC) $(LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(LDLIBS)
 
-# The engine's loops are worth more optimisation (and gcc's note on 64-byte vectors in calls is of no use); contraction is off everywhere, so that builds agree bit for bit.
+# The engine's loops are worth more optimisation (and gcc's note on 64-byte vectors in calls is of
+# no use); contraction is off everywhere, so that builds agree bit for bit.
 $(BUILD)/obj/node/engine/%.c.o: EXTRA = -O3 -fno-math-errno -fno-trapping-math -Wno-psabi
 $(BUILD)/obj/tests/node/%.c.o: EXTRA = -Wno-psabi
 
@@ -117,7 +122,8 @@ tsan:
 
 fuzz:
 	@tests/deps.sh $(DEPS_MORE)
-	$(MAKE) fuzzers CC=clang BUILD=build/fuzz SAN=fuzzer-no-link,address,undefined CFLAGS='-O1 -g'
+	$(MAKE) fuzzers CC=clang BUILD=build/fuzz SAN=fuzzer-no-link,address,undefined \
+	    CFLAGS='-O1 -g'
 fuzzers: $(FUZZERS)
 	for f in $^; do mkdir -p build/corpus/$${f##*/}; \
 	    $$f -max_total_time=$${FUZZ_SECONDS:-60} build/corpus/$${f##*/} || exit 1; done
