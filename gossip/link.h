@@ -22,7 +22,7 @@ void links_forget(struct links *links, const struct id *peer);
 
 /* The peer whose link most needs a probe now, or NULL: never measured, or not for 10
  * minutes, among `peers`, the earliest in the list among equals; at most one probe every
- * 2 s and a hundredth of our fastest link's rate averaged over an hour (16 to 80 MiB).
+ * 0.4 s and a hundredth of our fastest link's rate averaged over an hour (16 to 80 MiB).
  * The caller sends `*bytes` (1 to 8 MiB), says so with links_probe_sent() and reports the
  * sample. */
 const struct id *links_probe_due(struct links *links, int64_t now_ms,

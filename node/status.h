@@ -15,17 +15,18 @@
  *   epoch       epoch, term, leader, leader_name, cause, hash, base_step (-1: no plan),
  *               job (its name or ""), members[] {id, name}, voters[] names, plan (below),
  *               predicted_step_s
- *   progress    epoch, step, loss, tokens, nodes, step_s: a step that a worker told of,
+ *   progress    epoch, step, loss, tokens, nodes (members), step_s: a step that a worker told of,
  *               at a node without a part in the plan
  *   compute     epoch, step: the first forward pass of an epoch began here
  *   step        epoch, step, loss, tokens, nodes, norm, step_s, samples_hash: applied
  *               here; loss in nats per token; the hash is a running one, 16 hexadecimal
- *   digits halted      epoch, applied, prepared (-1: not): stopped for a new plan
+ *               digits
+ *   halted      epoch, applied, prepared (-1: not): stopped for a new plan
  *   rollback    from_step, to_step: applied steps are given up, since all replicas of a
  *               stage were lost
  *   copy        step: all stages' recovery copies of it are complete
  *   checkpoint  step, path: written here, whole
- *   paused      reason: no quorum, training does not advance
+ *   paused      reason: training does not advance here
  *   resumed
  *   fenced      epoch: it is in force without us; all work of the old one is dropped
  *   memory      predicted_bytes: what the plan lets this node's engine take
@@ -37,14 +38,19 @@
  *               at step N", "failed: why"
  *   stop        reason
  *
- * A plan is {micro_batch, pipelines, loosened (bool), stages[] {first_layer, layers,
- * replicas[] {node (its name), zone, device, tp, micro_batches}}}; without one, stages is
- * empty and the numbers are 0.
+ * A plan is {micro_batch, pipelines, nodes (that take part), blocks (of the model: layer 0
+ * is the embedding, the last one the head), loosened (bool: what the job fixes could not
+ * all be kept), fixed {pipeline, replicas, micro_batch, zones[]: those that the job
+ * fixes}, stages[] {first_layer, layers, replicas[] {node (its name), zone, device, tp,
+ * micro_batches}}}; without one, stages is empty, the numbers are 0, fixed is absent.
  *
  * DIR/control.sock: a UNIX stream socket. A request is one JSON object on one line,
  * {"command": NAME, ...}. The answer is lines of JSON objects until the node closes: zero
  * or more lines as in the event log, then one {"done": true, ...}, or
- * {"error": "sentence", "usage": bool}.
+ * {"error": "sentence", "usage": bool}. Two lines are of the talk alone: {"event":
+ * "submitted"} while the leader's answer to a job is waited for, and {"event": "run",
+ * epoch, leader_name, nodes (members), job, step, steps, plan} when a command begins to
+ * follow, for a submission once it is accepted.
  *
  *   command     also has, and the answer
  *   ----------  -----------------------------------------------------------------------
@@ -62,8 +68,8 @@
  *   swarm, generation, epoch, term, role, leader, leader_name, quorum (bool),
  *   member (bool: this node is in the newest epoch), paused (why, or ""),
  *   ended (how the last run ended or why this one waits, or "")
- *   members[]   {id, name, zone, address, state, member (bool), voter (bool),
- *               worker (bool), device, memory_bytes, epoch, round_trip_ms, self (bool)}
+ *   members[]   {id, name, zone, address, state, since_s (in it), member (bool),
+ *               voter (bool), worker (bool), device, memory_bytes, epoch, round_trip_ms, self (bool)}
  *   links[]     {from, to (names), from_zone, to_zone, mbit_per_s, round_trip_ms,
  *               confidence (0 to 100)}: directed, as their senders estimate them
  *   job         {name, state, step, steps, loss, tokens_per_s, step_s, predicted_step_s,
