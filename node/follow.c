@@ -447,11 +447,6 @@ newest(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/*
- * The engine applies nothing unless this was refreshed lately: by the leader's beat, or
- * by a quorum that answers us when we lead. A process that was stopped asks a quorum
- * first, since the beats that wait in its sockets are old.
- */
 /* A node outside does not train: for a joiner that is no news for a while. */
 static void
 say_outside(struct node *node, int64_t now)
@@ -477,6 +472,11 @@ say_waiting(struct node *node)
     node_set_paused(node, why);
 }
 
+/*
+ * The engine applies nothing unless this was refreshed lately: by the leader's beat, or
+ * by a quorum that answers us when we lead. A process that was stopped asks a quorum
+ * first, since the beats that wait in its sockets are old.
+ */
 void
 follow_fresh(struct node *node, int64_t now)
 {
@@ -497,7 +497,7 @@ follow_fresh(struct node *node, int64_t now)
     if (fresh && !node->woken) {
         node->fresh_at_ms = now;
         say_waiting(node);
-    } else if (!voters_connected(node)) {
+    } else if (!voters_connected(node) || !agree_quorum(node->agree)) {
         node_set_paused(
             node, "no majority of voters is reachable; training does not advance here");
     } else if (now - newest(node->fresh_at_ms, node->entered_ms) > OUTSIDE_MS) {
