@@ -116,9 +116,9 @@ test: $(BUILD)/flotilla suites rules $(CORPUS)
 	@BUILD=$(BUILD) tests/run.sh $(SUITES:%=$(BUILD)/test_%)
 
 asan:
-	$(MAKE) test BUILD=build/asan SAN=address,undefined CFLAGS='-O1 -g'
+	CK_TIMEOUT_MULTIPLIER=5 $(MAKE) test BUILD=build/asan SAN=address,undefined CFLAGS='-O1 -g'
 tsan:
-	TSAN_OPTIONS=suppressions=tests/tsan.supp $(MAKE) test BUILD=build/tsan SAN=thread CFLAGS='-O1 -g'
+	CK_TIMEOUT_MULTIPLIER=10 TSAN_OPTIONS=suppressions=tests/tsan.supp $(MAKE) test BUILD=build/tsan SAN=thread CFLAGS='-O1 -g'
 
 fuzz:
 	@tests/deps.sh $(DEPS_MORE)
