@@ -1,10 +1,8 @@
 #include "node/command.h"
-#include "node/config.h"
 #include "node/engine/checkpoint.h"
 #include "node/engine/matmul.h"
 #include "node/engine/stage.h"
 #include "transport/base/alloc.h"
-#include "transport/base/file.h"
 #include "transport/base/rng.h"
 #include "transport/key.h"
 
@@ -30,12 +28,11 @@ static const struct argp_option options[] = {
     {"seed", 's', "N", 0, "Seed of the choices (default 1)", 0},
     {0}};
 
-static const char doc[] = "Write text with the model of a checkpoint folder: of one "
-                          "checkpoint, or of a folder that "
-                          "holds several, whose newest whole one is taken.\v"
-                          "Example:\n"
-                          "  flotilla generate checkpoints/first-sail/step-000200 "
-                          "--prompt \"In the beginning\"\n";
+static const char doc[] =
+    "Write text with the model of a checkpoint folder: of one checkpoint, or of a folder "
+    "that holds several, whose whole one that was written last is taken.\v"
+    "Example:\n"
+    "  flotilla generate ~/.local/share/flotilla/checkpoints -p \"Call me\"\n";
 
 static error_t
 parse(int key, char *arg, struct argp_state *state)
@@ -76,32 +73,17 @@ parse(int key, char *arg, struct argp_state *state)
     return 0;
 }
 
-/* The folder itself when it is a checkpoint, else the newest whole one below it. */
 static struct checkpoint *
-open_newest(const char *path, struct checkpoint_info *info, struct err *err)
+open_newest(const char *given, struct checkpoint_info *info, struct err *err)
 {
-    char manifest[PATH_BYTES_MAX], newest[PATH_BYTES_MAX], damaged[512] = "";
-    if (strlen(path) > PATH_BYTES_MAX - 64) {
-        err_set(err, ERR_USAGE, "the path is too long");
+    char path[PATH_BYTES_MAX];
+    if (command_checkpoint(given, path, err))
         return NULL;
-    }
-    if (!file_exists(path)) {
-        err_set(err, ERR_USAGE, "there is no folder \"%s\"", path);
-        return NULL;
-    }
-    if (file_exists(path_join(manifest, path, "manifest.json")))
-        return checkpoint_open(path, info, err);
-    struct id any = {{0}};
-    struct err ignored;
-    int found = checkpoint_in(path, &any, newest, damaged, sizeof(damaged), &ignored);
-    if (found)
-        found = checkpoint_newest(path, &any, newest, damaged, sizeof(damaged), err);
-    if (damaged[0])
-        fprintf(stderr, "flotilla: passed over: %s\n", damaged);
-    if (found)
-        return NULL;
-    fprintf(stderr, "using %s\n", newest);
-    return checkpoint_open(newest, info, err);
+    struct checkpoint *checkpoint = checkpoint_open(path, info, err);
+    if (checkpoint)
+        fprintf(stderr, "using %s: job \"%s\", step %lld\n", path, info->name,
+                (long long)info->step);
+    return checkpoint;
 }
 
 static struct stage *

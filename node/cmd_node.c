@@ -1,8 +1,8 @@
 #include "node/command.h"
 #include "node/engine/matmul.h"
 #include "node/node.h"
+#include "node/status.h"
 #include "transport/base/file.h"
-#include "transport/yaml.h"
 
 #include <argp.h>
 #include <pthread.h>
@@ -32,7 +32,9 @@ static const struct argp_option options[] = {
      "The swarm's secret (default: FLOTILLA_SECRET, then DIR/swarm.secret)", 0},
     {"threads", 't', "N", 0, "Compute threads (default: one per core)", 0},
     {"memory", OPTION_MEMORY, "SIZE", 0,
-     "Memory that training may use, as 4GiB (default: 80 % of what is available)", 0},
+     "Memory that training may use, such as 4GiB, at least 64MiB (default: 80 % of what "
+     "is available)",
+     0},
     {"config", 'c', "FILE", 0, "Read node.yaml; options win over it", 0},
     {"log-format", OPTION_LOG_FORMAT, "FORMAT", 0, "text or json", 0},
     {"log-level", OPTION_LOG_LEVEL, "LEVEL", 0, "error, warn, info or debug", 0},
@@ -40,12 +42,11 @@ static const struct argp_option options[] = {
 
 static const char doc[] =
     "Run a node: it founds a swarm in an empty data folder, joins one by a seed's "
-    "address and the "
-    "swarm's secret, or comes back as the member that it was.\v"
+    "address and the swarm's secret, or comes back as the member that it was.\v"
     "Examples:\n"
     "  flotilla node --zone a\n"
     "  flotilla node --zone b --join 203.0.113.7:7700 --secret-file swarm.secret\n\n"
-    "Ports to open: PORT, PORT+1 and PORT+2. SIGTERM leaves the swarm, a second one "
+    "Ports to open: PORT, PORT+1 and PORT+2. SIGTERM leaves the swarm, a second one\n"
     "stops at once.";
 
 static int
@@ -79,7 +80,7 @@ take_option(int key, const char *arg, struct node_config *config, struct err *er
                            "--threads is \"%s\", but must be from 1 to 1024", arg);
         return 0;
     case OPTION_MEMORY:
-        return size_parse(arg, &config->memory_bytes, err);
+        return config_memory_take("--memory", arg, &config->memory_bytes, err);
     case OPTION_LOG_FORMAT:
         config->log_json = strcmp(arg, "json") == 0;
         if (!config->log_json && strcmp(arg, "text") != 0)
@@ -178,6 +179,14 @@ cmd_node(int argc, char **argv)
             config_release(&config);
             return passes.err.code ? command_fail(&passes.err) : EXIT_USAGE;
         }
+    }
+    if (config.secret_file[0] && !file_exists(config.secret_file)) {
+        err_set(&err, ERR_USAGE,
+                "there is no file \"%.160s\" with the swarm's secret; "
+                "copy " STATUS_SECRET_FILE " from the data folder of a node",
+                config.secret_file);
+        config_release(&config);
+        return command_fail(&err);
     }
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     if (config.threads == 0)

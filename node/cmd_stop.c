@@ -44,10 +44,10 @@ until_ended(void *arg, const struct json *event)
 int
 cmd_stop(int argc, char **argv)
 {
-    static const char doc[] =
-        "End the swarm's job after a checkpoint; afterwards another one may be "
-        "submitted, or this one resumed.\v"
-        "Example:\n  flotilla stop && flotilla train --resume\n";
+    static const char doc[] = "End the swarm's job after a checkpoint; afterwards "
+                              "another one may be submitted, "
+                              "or this one resumed.\v"
+                              "Example:\n  flotilla stop && flotilla train --resume\n";
     static const struct argp argp = {options, parse, NULL, doc, NULL, NULL, NULL};
     char data[PATH_BYTES_MAX];
     config_data_default(data);
@@ -56,34 +56,64 @@ cmd_stop(int argc, char **argv)
     static const char request[] = "{\"command\": \"stop\", \"follow\": true}";
     struct err err;
     bool ended = false;
-    struct json *answer =
-        command_ask(data, request, sizeof(request) - 1, until_ended, &ended, &err);
+    struct command_talk talk = {.line = until_ended, .arg = &ended};
+    struct json *answer = command_ask(data, request, sizeof(request) - 1, &talk, &err);
     if (!answer)
         return command_fail(&err);
     json_free(answer);
     return EXIT_DONE;
 }
 
+/* Why the node says that it ended. */
+static bool
+until_stopped(void *arg, const struct json *event)
+{
+    char *reason = arg;
+    if (strcmp(json_text(json_get(event, "event"), ""), "stop") == 0)
+        snprintf(reason, ERR_MSG_SIZE, "%.200s",
+                 json_text(json_get(event, "reason"), ""));
+    return true;
+}
+
+/* It left in order: planned out, the last of its swarm, or not in one yet. */
+static bool
+left(const char *reason)
+{
+    static const char *const good[] = {"left", "the last member goes", "asked to leave"};
+    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
+        if (strcmp(reason, good[i]) == 0)
+            return true;
+    return false;
+}
+
 int
 cmd_leave(int argc, char **argv)
 {
-    static const char doc[] = "Let this machine's node leave: the swarm plans without "
-                              "it, its state is handed over, and "
-                              "the process ends. SIGTERM does the same.\v"
-                              "Example:\n  flotilla leave --data /srv/flotilla\n";
+    static const char doc[] =
+        "Let this machine's node leave: the swarm plans without it, its state is handed "
+        "over, and the process ends. SIGTERM does the same.\v"
+        "Example:\n  flotilla leave --data /srv/flotilla\n\n"
+        "Exit status: 1 when the node ended without being planned out.\n";
     static const struct argp argp = {options, parse, NULL, doc, NULL, NULL, NULL};
-    char data[PATH_BYTES_MAX];
+    char data[PATH_BYTES_MAX], reason[ERR_MSG_SIZE] = "";
     config_data_default(data);
     if (argp_parse(&argp, argc, argv, 0, NULL, data))
         return EXIT_USAGE;
     static const char request[] = "{\"command\": \"leave\"}";
     struct err err;
-    struct json *answer =
-        command_ask(data, request, sizeof(request) - 1, NULL, NULL, &err);
+    struct command_talk talk = {.line = until_stopped, .arg = reason};
+    struct json *answer = command_ask(data, request, sizeof(request) - 1, &talk, &err);
     /* The node closes when it is gone: that is the answer. */
     if (!answer && err.code != ERR_STOPPED)
         return command_fail(&err);
     json_free(answer);
-    puts("left");
-    return EXIT_DONE;
+    if (left(reason)) {
+        puts("left");
+        return EXIT_DONE;
+    }
+    err_set(&err, ERR_STOPPED,
+            "the node ended, but no plan without it was made (%s); the others will take "
+            "it for lost",
+            reason[0] ? reason : "it did not say why");
+    return command_fail(&err);
 }

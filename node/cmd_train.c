@@ -3,13 +3,13 @@
 #include "node/engine/checkpoint.h"
 #include "node/engine/data.h"
 #include "node/job.h"
+#include "node/show.h"
 #include "node/status.h"
 #include "transport/base/clock.h"
 #include "transport/base/file.h"
 #include "transport/key.h"
 
 #include <argp.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,25 +17,42 @@
 
 struct train_options_given {
     char data[PATH_BYTES_MAX];
-    const char *job;
-    bool resume, detach, json;
+    const char *argument; /* the job's file; with `resume`, a checkpoint or NULL */
+    bool resume, follow, detach, json;
 };
 
-enum { OPTION_RESUME = 256, OPTION_DETACH, OPTION_JSON };
+enum { OPTION_RESUME = 256, OPTION_FOLLOW, OPTION_DETACH, OPTION_JSON };
 
 static const struct argp_option options[] = {
     {"data", 'd', "DIR", 0, "Data folder of the local node", 0},
-    {"resume", OPTION_RESUME, NULL, 0, "Go on from the newest whole checkpoint", 0},
+    {"resume", OPTION_RESUME, NULL, 0,
+     "Go on from a checkpoint: of this folder, of a job's folder, or the one that this "
+     "node wrote last",
+     0},
+    {"follow", OPTION_FOLLOW, NULL, 0, "Follow the run that is there", 0},
     {"detach", OPTION_DETACH, NULL, 0, "Do not follow the run", 0},
     {"json", OPTION_JSON, NULL, 0, "Print events as JSON lines", 0},
     {0}};
 
-static const char doc[] = "Submit a job to the swarm of the local node and follow it: "
-                          "step, loss, tokens/s, epoch, nodes. "
-                          "Ctrl-C detaches; the run goes on.\v"
-                          "Examples:\n"
-                          "  flotilla train job.yaml\n"
-                          "  flotilla train --resume\n";
+static const char arguments_doc[] = "JOB.yaml\n--resume [CHECKPOINT]\n--follow";
+static const char doc[] =
+    "Submit a job to the swarm of the local node and follow it: step, loss, tokens/s, "
+    "epoch, nodes. Ctrl-C detaches; the run goes on.\v"
+    "Examples:\n"
+    "  flotilla train job.yaml\n"
+    "  flotilla train --follow\n"
+    "  flotilla train --resume\n"
+    "  flotilla train --resume ~/.local/share/flotilla/checkpoints/first-sail\n";
+
+static void
+check_given(const struct train_options_given *given, struct argp_state *state)
+{
+    if (given->follow && (given->resume || given->detach || given->argument))
+        argp_error(state, "--follow shows the run that is there; it goes with --data and "
+                          "--json alone");
+    if (!given->argument && !given->resume && !given->follow)
+        argp_error(state, "name a job file, or give --resume or --follow");
+}
 
 static error_t
 parse(int key, char *arg, struct argp_state *state)
@@ -48,6 +65,9 @@ parse(int key, char *arg, struct argp_state *state)
     case OPTION_RESUME:
         given->resume = true;
         break;
+    case OPTION_FOLLOW:
+        given->follow = true;
+        break;
     case OPTION_DETACH:
         given->detach = true;
         break;
@@ -55,17 +75,12 @@ parse(int key, char *arg, struct argp_state *state)
         given->json = true;
         break;
     case ARGP_KEY_ARG:
-        if (given->job)
+        if (given->argument)
             argp_error(state, "\"%s\" is one argument too many", arg);
-        given->job = arg;
+        given->argument = arg;
         break;
     case ARGP_KEY_END:
-        if (!given->job && !given->resume)
-            argp_error(state, "name a job file, or give --resume");
-        if (given->job && given->resume)
-            argp_error(state,
-                       "--resume takes the job from the checkpoint; leave \"%s\" out",
-                       given->job);
+        check_given(given, state);
         break;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -76,103 +91,76 @@ parse(int key, char *arg, struct argp_state *state)
 /* ---- following ---- */
 
 struct follow {
-    bool json, live;
-    double tokens_per_s;
-    int64_t epoch, nodes, last_step;
-    char ended[160]; /* how the run ended; empty: it goes on */
-    bool failed;
+    struct show show;
+    FILE *nowhere; /* what --json does not print */
 };
-
-static void
-show_step(struct follow *follow, const struct json *event)
-{
-    int64_t step = json_int(json_get(event, "step"), 0);
-    double step_s = json_double(json_get(event, "step_s"), 0);
-    double tokens = (double)json_int(json_get(event, "tokens"), 0);
-    if (step <= follow->last_step)
-        return;
-    follow->last_step = step;
-    follow->epoch = json_int(json_get(event, "epoch"), follow->epoch);
-    follow->nodes = json_int(json_get(event, "nodes"), follow->nodes);
-    follow->tokens_per_s = step_s > 0 ? tokens / step_s : 0;
-    printf("%sstep %lld  loss %.4f  %.0f tokens/s  epoch %lld  nodes %lld%s",
-           follow->live ? "\r\033[K" : "", (long long)step,
-           json_double(json_get(event, "loss"), 0), follow->tokens_per_s,
-           (long long)follow->epoch, (long long)follow->nodes, follow->live ? "" : "\n");
-}
-
-static void
-show_line(const struct follow *follow, const char *text)
-{
-    printf("%s%s\n", follow->live ? "\r\033[K" : "", text);
-}
-
-static void
-show_epoch(struct follow *follow, const struct json *event)
-{
-    char text[256];
-    follow->epoch = json_int(json_get(event, "epoch"), 0);
-    follow->nodes = (int64_t)json_count(json_get(event, "members"));
-    snprintf(text, sizeof(text), "epoch %lld (%s): %lld nodes, leader %s, %zu stages",
-             (long long)follow->epoch, json_text(json_get(event, "cause"), ""),
-             (long long)follow->nodes, json_text(json_get(event, "leader_name"), ""),
-             json_count(json_get(json_get(event, "plan"), "stages")));
-    show_line(follow, text);
-}
 
 static bool
 on_event(void *arg, const struct json *event)
 {
     struct follow *follow = arg;
-    const char *kind = json_text(json_get(event, "event"), "");
-    char text[512];
-    if (strcmp(kind, "step") == 0 || strcmp(kind, "progress") == 0) {
-        show_step(follow, event);
-    } else if (strcmp(kind, "epoch") == 0) {
-        show_epoch(follow, event);
-    } else if (strcmp(kind, "checkpoint") == 0) {
-        snprintf(text, sizeof(text), "checkpoint %s",
-                 json_text(json_get(event, "path"), ""));
-        show_line(follow, text);
-    } else if (strcmp(kind, "paused") == 0 || strcmp(kind, "failed") == 0) {
-        snprintf(text, sizeof(text), "%s: %s", kind,
-                 json_text(json_get(event, "reason"), ""));
-        show_line(follow, text);
-    } else if (strcmp(kind, "rollback") == 0) {
-        snprintf(text, sizeof(text), "steps %lld to %lld are done again",
-                 (long long)json_int(json_get(event, "to_step"), 0) + 1,
-                 (long long)json_int(json_get(event, "from_step"), 0));
-        show_line(follow, text);
-        follow->last_step = json_int(json_get(event, "to_step"), 0);
-    } else if (strcmp(kind, "job") == 0) {
-        const char *state = json_text(json_get(event, "state"), "");
-        if (strcmp(state, "running") != 0 && strcmp(state, "stopping") != 0) {
-            snprintf(follow->ended, sizeof(follow->ended), "%s", state);
-            follow->failed = strncmp(state, "failed", 6) == 0;
-            snprintf(text, sizeof(text), "the run ended: %s", state);
-            show_line(follow, text);
-        }
+    if (follow->nowhere) {
+        char *text = json_print(event);
+        puts(text);
+        fflush(stdout);
+        free(text);
     }
-    fflush(stdout);
-    return follow->ended[0] == '\0';
+    return show_event(&follow->show, clock_ms(), event);
 }
 
-static bool
-on_event_json(void *arg, const struct json *event)
+static void
+on_idle(void *arg)
 {
     struct follow *follow = arg;
-    char *text = json_print(event);
-    puts(text);
-    fflush(stdout);
-    free(text);
-    if (strcmp(json_text(json_get(event, "event"), ""), "job") == 0) {
-        const char *state = json_text(json_get(event, "state"), "");
-        if (strcmp(state, "running") != 0 && strcmp(state, "stopping") != 0) {
-            snprintf(follow->ended, sizeof(follow->ended), "%s", state);
-            follow->failed = strncmp(state, "failed", 6) == 0;
-        }
+    show_tick(&follow->show, clock_ms());
+}
+
+/* The talk ended before the run did. */
+static int
+left_early(const struct show *show, const struct command_talk *talk, struct err *err)
+{
+    if (talk->interrupted) {
+        fputs(show->accepted
+                  ? "detached; the run goes on: flotilla train --follow shows it again, "
+                    "flotilla stop ends it\n"
+                  : "detached before the job was accepted; it may still start: flotilla "
+                    "status shows it, flotilla stop ends it\n",
+              stderr);
+        return EXIT_DONE;
     }
-    return follow->ended[0] == '\0';
+    if (err->code == ERR_STOPPED && show->accepted && show->nodes > 1)
+        err_set(err, ERR_STOPPED,
+                "the node closed the connection; it stopped or left, and the run goes on "
+                "at the others: flotilla train --follow at one of them shows it");
+    return command_fail(err);
+}
+
+/* Ask, and follow what comes of it; the exit code. */
+static int
+ask(const struct train_options_given *given, const struct buf *request)
+{
+    struct follow follow = {.nowhere = given->json ? fopen("/dev/null", "w") : NULL};
+    struct err err;
+    if (given->json && !follow.nowhere) {
+        err_set_errno(&err, "could not open /dev/null");
+        return command_fail(&err);
+    }
+    show_begin(&follow.show, given->json ? follow.nowhere : stdout,
+               !given->json && isatty(STDOUT_FILENO), clock_ms());
+    struct command_talk talk = {
+        .line = on_event, .idle = on_idle, .arg = &follow, .interruptible = true};
+    struct json *answer =
+        command_ask(given->data, (char *)request->data, request->len, &talk, &err);
+    show_finish(&follow.show);
+    int code = follow.show.failed ? EXIT_FAILED : EXIT_DONE;
+    if (!answer)
+        code = left_early(&follow.show, &talk, &err);
+    else if (given->detach && !given->json)
+        puts("accepted; flotilla train --follow shows the run");
+    json_free(answer);
+    if (follow.nowhere)
+        fclose(follow.nowhere);
+    return code;
 }
 
 /* ---- the request ---- */
@@ -195,98 +183,131 @@ write_request(const struct train_options_given *given, const char *name, const c
     json_object_close(&writer);
 }
 
-/* Read the job, gather its text into the node's data folder under its hash. */
+/* What has room for no sample is refused here, by the name that its user knows. */
+static int
+check_room(const char *job_file, const struct job *job, int64_t bytes, struct err *err)
+{
+    if (bytes > job->shape.context)
+        return 0;
+    return err_set(err, ERR_USAGE,
+                   "%s: the text \"%s\" has %s: a sample needs %d, one more than the "
+                   "model's context; give more text, or a smaller context",
+                   job_file, job->pattern, show_count(bytes, "byte"),
+                   job->shape.context + 1);
+}
+
+/* The job's text, gathered into the node's data folder under its hash. */
+static int
+gather_text(const struct train_options_given *given, const struct job *job,
+            struct id *data, int64_t *bytes, struct err *err)
+{
+    char folder[PATH_BYTES_MAX], from[PATH_BYTES_MAX], temporary[PATH_BYTES_MAX],
+        name[ID_TEXT_SIZE + 8], path[PATH_BYTES_MAX], hash[ID_TEXT_SIZE];
+    snprintf(from, sizeof(from), "%s", given->argument);
+    char *slash = strrchr(from, '/');
+    snprintf(slash ? slash : from, slash ? 1 : 2, "%s", slash ? "" : ".");
+    if (slash == from)
+        snprintf(from, sizeof(from), "/");
+    path_join(folder, given->data, STATUS_DATA_FOLDER);
+    snprintf(name, sizeof(name), "gather-%d", (int)getpid());
+    path_join(temporary, folder, name);
+    if (file_make_folder(folder, err))
+        return -1;
+    if (data_gather(from, job->pattern, temporary, data, bytes, err) ||
+        check_room(given->argument, job, *bytes, err)) {
+        unlink(temporary);
+        return -1;
+    }
+    path_join(path, folder, id_text(data, hash));
+    if (rename(temporary, path))
+        return err_set_errno(err, "could not rename \"%s\"", temporary);
+    return 0;
+}
+
 static int
 prepare_job(const struct train_options_given *given, struct buf *request, struct err *err)
 {
     struct buf text = {0};
     struct job job = {0};
-    int result = file_read(given->job, JOB_BYTES_MAX / 2, &text, err);
+    struct id data;
+    int64_t bytes = 0;
+    int result = file_read(given->argument, JOB_BYTES_MAX / 2, &text, err);
     if (result && err->code == ERR_SYSTEM)
         err->code = ERR_USAGE;
     if (result == 0)
-        result = job_parse(given->job, (char *)text.data, text.len, &job, err);
+        result = job_parse(given->argument, (char *)text.data, text.len, &job, err);
     if (result == 0) /* nothing is written for a node that is not there */
         result = command_node_runs(given->data, err);
-    if (result == 0) {
-        char folder[PATH_BYTES_MAX], from[PATH_BYTES_MAX], temporary[PATH_BYTES_MAX],
-            name[ID_TEXT_SIZE + 8], path[PATH_BYTES_MAX];
-        snprintf(from, sizeof(from), "%s", given->job);
-        char *slash = strrchr(from, '/');
-        snprintf(slash ? slash : from, slash ? 1 : 2, "%s", slash ? "" : ".");
-        if (slash == from)
-            snprintf(from, sizeof(from), "/");
-        struct id data;
-        int64_t bytes = 0;
-        path_join(folder, given->data, STATUS_DATA_FOLDER);
-        snprintf(name, sizeof(name), "gather-%d", (int)getpid());
-        path_join(temporary, folder, name);
-        result = file_make_folder(folder, err) ||
-                         data_gather(from, job.pattern, temporary, &data, &bytes, err)
-                     ? -1
-                     : 0;
-        if (result == 0) {
-            char hash[ID_TEXT_SIZE];
-            path_join(path, folder, id_text(&data, hash));
-            if (rename(temporary, path))
-                result = err_set_errno(err, "could not rename \"%s\"", temporary);
-            /* Enough text for one sample, before anybody plans. */
-            struct data *set = result ? NULL : data_open(path, job.shape.context, err);
-            if (!set)
-                result = -1;
-            data_close(set);
-        } else {
-            unlink(temporary);
-        }
-        if (result == 0)
-            write_request(given, given->job, job.text, &data, bytes, "", request);
-    }
+    if (result == 0)
+        result = gather_text(given, &job, &data, &bytes, err);
+    if (result == 0)
+        write_request(given, given->argument, job.text, &data, bytes, "", request);
     job_release(&job);
     buf_release(&text);
     return result;
 }
 
+/* The checkpoint that is meant, opened for its description alone. */
+static int
+find_checkpoint(const struct train_options_given *given, char path[PATH_BYTES_MAX],
+                struct checkpoint_info *info, struct err *err)
+{
+    char root[PATH_BYTES_MAX];
+    if (given->argument) {
+        if (command_checkpoint(given->argument, path, err))
+            return err_wrap(err, "--resume");
+    } else if (!file_exists(path_join(root, given->data, STATUS_CHECKPOINTS_FOLDER)) ||
+               command_checkpoint(root, path, err)) {
+        return err_set(
+            err, ERR_PEER,
+            "there is no whole checkpoint in \"%.80s\"; resume at the node that "
+            "submitted the job, or at the one of another zone that gathers "
+            "them",
+            root);
+    }
+    struct checkpoint *checkpoint = checkpoint_open(path, info, err);
+    checkpoint_close(checkpoint);
+    return checkpoint ? 0 : -1;
+}
+
+/* 1 when there is nothing left to do. */
 static int
 prepare_resume(const struct train_options_given *given, struct buf *request,
                struct err *err)
 {
-    char root[PATH_BYTES_MAX], path[PATH_BYTES_MAX], damaged[512] = "", run[ID_TEXT_SIZE];
-    path_join(root, given->data, STATUS_CHECKPOINTS_FOLDER);
-    struct id any = {{0}};
-    int found = checkpoint_newest(root, &any, path, damaged, sizeof(damaged), err);
-    if (damaged[0])
-        fprintf(stderr, "flotilla: passed over: %s\n", damaged);
-    if (found)
-        return -1;
+    char path[PATH_BYTES_MAX], run[ID_TEXT_SIZE];
     struct checkpoint_info info = {0};
-    struct checkpoint *checkpoint = checkpoint_open(path, &info, err);
-    if (!checkpoint)
-        return -1;
-    checkpoint_close(checkpoint);
-    int result = 0;
-    if (!info.text)
+    struct job job = {0};
+    int result = find_checkpoint(given, path, &info, err);
+    if (result == 0 && !info.text)
         result = err_set(err, ERR_CORRUPT, "the checkpoint \"%s\" does not hold its job",
                          path);
-    else
+    if (result == 0)
+        result =
+            job_parse("the checkpoint's job", info.text, strlen(info.text), &job, err);
+    if (result == 0 && info.step >= job.train.steps) {
+        if (!given->json)
+            printf("\"%s\" is already at its last step, %lld (%s)\n", info.name,
+                   (long long)info.step, path);
+        result = 1;
+    } else if (result == 0) {
         write_request(given, "the checkpoint's job", info.text, &info.data,
                       info.data_bytes, id_text(&info.job, run), request);
-    if (result == 0 && !given->json)
-        printf("resuming \"%s\" from step %lld (%s)\n", info.name, (long long)info.step,
-               path);
+        if (!given->json)
+            printf("resuming \"%s\" from step %lld (%s)\n", info.name,
+                   (long long)info.step, path);
+    }
     fflush(stdout);
+    job_release(&job);
     checkpoint_info_release(&info);
     return result;
 }
 
 static void
-on_interrupt(int signal_number)
+prepare_follow(struct buf *request)
 {
-    (void)signal_number;
-    static const char text[] =
-        "\ndetached; the run goes on: flotilla status shows it, flotilla stop ends it\n";
-    ssize_t written = write(STDERR_FILENO, text, sizeof(text) - 1);
-    (void)written;
-    _exit(EXIT_DONE);
+    static const char text[] = "{\"command\": \"follow\"}";
+    buf_add(request, text, sizeof(text) - 1);
 }
 
 int
@@ -294,27 +315,21 @@ cmd_train(int argc, char **argv)
 {
     struct train_options_given given = {0};
     config_data_default(given.data);
-    static const struct argp argp = {options, parse, "JOB.yaml", doc, NULL, NULL, NULL};
+    static const struct argp argp = {options, parse, arguments_doc, doc,
+                                     NULL,    NULL,  NULL};
     if (argp_parse(&argp, argc, argv, 0, NULL, &given))
         return EXIT_USAGE;
     struct err err;
     struct buf request = {0};
-    if (key_setup(&err) || (given.resume ? prepare_resume(&given, &request, &err)
-                                         : prepare_job(&given, &request, &err))) {
-        buf_release(&request);
-        return command_fail(&err);
-    }
-    signal(SIGINT, on_interrupt);
-    struct follow follow = {.json = given.json,
-                            .live = !given.json && isatty(STDOUT_FILENO)};
-    struct json *answer =
-        command_ask(given.data, (char *)request.data, request.len,
-                    given.json ? on_event_json : on_event, &follow, &err);
+    int prepared = key_setup(&err);
+    if (prepared == 0 && given.follow)
+        prepare_follow(&request);
+    else if (prepared == 0)
+        prepared = given.resume ? prepare_resume(&given, &request, &err)
+                                : prepare_job(&given, &request, &err);
+    int code = prepared < 0   ? command_fail(&err)
+               : prepared > 0 ? EXIT_DONE
+                              : ask(&given, &request);
     buf_release(&request);
-    if (!answer)
-        return command_fail(&err);
-    json_free(answer);
-    if (given.detach && !given.json)
-        puts("submitted; flotilla status shows the run");
-    return follow.failed ? EXIT_FAILED : EXIT_DONE;
+    return code;
 }

@@ -1,5 +1,6 @@
 #include "node/command.h"
 #include "node/config.h"
+#include "node/engine/checkpoint.h"
 #include "node/status.h"
 #include "transport/base/alloc.h"
 #include "transport/base/file.h"
@@ -7,12 +8,18 @@
 
 #include <argp.h>
 #include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
+
+enum { LINE_BYTES_MAX = 16 << 20, IDLE_MS = 250 };
 
 /* argp's own exit status for a wrong command line. */
 __attribute__((constructor)) static void
@@ -24,9 +31,20 @@ usage_is_two(void)
 int
 command_fail(const struct err *err)
 {
-    fflush(stdout);
-    fprintf(stderr, "flotilla: %s\n", err->msg);
+    command_note("%s", err->msg);
     return err->code == ERR_USAGE ? EXIT_USAGE : EXIT_FAILED;
+}
+
+void
+command_note(const char *fmt, ...)
+{
+    va_list args;
+    fflush(stdout);
+    fprintf(stderr, "%s: ", program_invocation_short_name);
+    va_start(args, fmt);
+    vfprintf(stderr, fmt, args);
+    va_end(args);
+    fputc('\n', stderr);
 }
 
 void
@@ -35,6 +53,30 @@ command_take_data(const struct argp_state *state, const char *given, char *path)
     struct err err;
     if (config_data_take(given, path, &err))
         argp_error(state, "%s", err.msg);
+}
+
+int
+command_checkpoint(const char *given, char path[PATH_BYTES_MAX], struct err *err)
+{
+    char manifest[PATH_BYTES_MAX], damaged[1024] = "";
+    struct id any = {{0}};
+    if (strlen(given) > PATH_BYTES_MAX - CONFIG_PATH_ROOM)
+        return err_set(err, ERR_USAGE, "the path is too long");
+    if (!file_exists(given))
+        return err_set(err, ERR_USAGE, "there is no folder \"%s\"", given);
+    if (file_exists(path_join(manifest, given, "manifest.json"))) {
+        snprintf(path, PATH_BYTES_MAX, "%s", given);
+        return 0;
+    }
+    int found = checkpoint_in(given, &any, path, damaged, sizeof(damaged), err);
+    if (damaged[0])
+        command_note("passed over: %s", damaged);
+    if (found == 0 || damaged[0])
+        return found;
+    found = checkpoint_newest(given, &any, path, damaged, sizeof(damaged), err);
+    if (damaged[0])
+        command_note("passed over: %s", damaged);
+    return found;
 }
 
 static int
@@ -89,24 +131,61 @@ send_all(int fd, const char *text, size_t len, struct err *err)
     return 0;
 }
 
+/* A descriptor that tells of SIGINT, which no longer ends the process; -1: none. */
+static int
+catch_interrupt(const struct command_talk *talk)
+{
+    sigset_t set;
+    if (!talk || !talk->interruptible)
+        return -1;
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    return signalfd(-1, &set, SFD_CLOEXEC);
+}
+
+/* Until the node speaks: 0, or -1 when the user interrupts. */
+static int
+wait_for_node(int fd, int interrupt, struct command_talk *talk, struct err *err)
+{
+    struct pollfd fds[2] = {{.fd = fd, .events = POLLIN},
+                            {.fd = interrupt, .events = POLLIN}};
+    for (;;) {
+        int ready = poll(fds, 2, talk && talk->idle ? IDLE_MS : -1);
+        if (ready < 0 && errno != EINTR)
+            return err_set_errno(err, "could not listen to the node");
+        if (ready > 0 && fds[1].revents) {
+            talk->interrupted = true;
+            return err_set(err, ERR_STOPPED, "interrupted");
+        }
+        if (ready > 0)
+            return 0;
+        if (ready == 0)
+            talk->idle(talk->arg);
+    }
+}
+
 /* Next line of the node's, or NULL at the end. The line is parsed and must be freed. */
 static struct json *
-next_line(int fd, struct buf *in, struct err *err)
+next_line(int fd, int interrupt, struct buf *in, struct command_talk *talk,
+          struct err *err)
 {
     for (;;) {
         char *end = in->len > 0 ? memchr(in->data, '\n', in->len) : NULL;
         if (end) {
             size_t len = (size_t)(end - (char *)in->data);
-            struct json *line = json_parse((char *)in->data, len, 16 << 20, err);
+            struct json *line = json_parse((char *)in->data, len, LINE_BYTES_MAX, err);
             in->len -= len + 1;
             memmove(in->data, end + 1, in->len);
             return line;
         }
         char block[16384];
+        if (wait_for_node(fd, interrupt, talk, err))
+            return NULL;
         ssize_t got = recv(fd, block, sizeof(block), 0);
         if (got < 0 && errno == EINTR)
             continue;
-        if (got <= 0 || in->len > 16 << 20) {
+        if (got <= 0 || in->len > LINE_BYTES_MAX) {
             err_set(err, ERR_STOPPED,
                     "the node closed the connection; it stopped or left");
             return NULL;
@@ -116,17 +195,18 @@ next_line(int fd, struct buf *in, struct err *err)
 }
 
 struct json *
-command_ask(const char *data, const char *request, size_t len,
-            bool (*line)(void *arg, const struct json *event), void *arg, struct err *err)
+command_ask(const char *data, const char *request, size_t len, struct command_talk *talk,
+            struct err *err)
 {
-    int fd = dial(data, err);
+    int fd = dial(data, err), interrupt = -1;
     if (fd < 0)
         return NULL;
     struct buf in = {0};
     struct json *answer = NULL;
     if (send_all(fd, request, len, err) || send_all(fd, "\n", 1, err))
         goto out;
-    while ((answer = next_line(fd, &in, err))) {
+    interrupt = catch_interrupt(talk);
+    while ((answer = next_line(fd, interrupt, &in, talk, err))) {
         const char *why = json_text(json_get(answer, "error"), NULL);
         if (why) {
             bool usage = json_bool(json_get(answer, "usage"), false);
@@ -137,11 +217,13 @@ command_ask(const char *data, const char *request, size_t len,
         }
         if (json_bool(json_get(answer, "done"), false))
             break;
-        if (line && !line(arg, answer))
+        if (talk && !talk->line(talk->arg, answer))
             break;
         json_free(answer);
     }
 out:
+    if (interrupt >= 0)
+        close(interrupt);
     close(fd);
     buf_release(&in);
     return answer;

@@ -8,6 +8,7 @@
 #define NODE_COMMAND_H
 
 #include "transport/base/err.h"
+#include "transport/base/limits.h"
 #include "transport/json.h"
 
 enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
@@ -26,24 +27,39 @@ int cmd_leave(int argc, char **argv);
 int cmd_status(int argc, char **argv);
 int cmd_generate(int argc, char **argv);
 
-/* Print "flotilla: sentence" on standard error and return the exit code that fits
- * err->code (ERR_USAGE: 2, else 1). */
+/* Print "flotilla NAME: sentence" on standard error and return the exit code that fits
+ * err->code (ERR_USAGE: 2, else 1). NAME is the command that main() runs. */
 int command_fail(const struct err *err);
+/* The same prefix for what is no failure. */
+void command_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /* The value of --data, from an argp parser: `path` (PATH_BYTES_MAX), or argp's usage
  * error. */
 struct argp_state;
 void command_take_data(const struct argp_state *state, const char *given, char *path);
 
+/* The checkpoint that a user means: `given` itself when it is one, else the newest whole
+ * one in it (a job's folder) or below it (several jobs'). What is damaged and passed over
+ * is noted on standard error. ERR_USAGE when there is none. */
+int command_checkpoint(const char *given, char path[PATH_BYTES_MAX], struct err *err);
+
 /* Is there a node to ask? ERR_PEER as command_ask(). */
 int command_node_runs(const char *data, struct err *err);
 
-/* Ask the node of a data folder: sends one line, calls `line` for each that comes back
- * until the final one, which is returned parsed (free it). NULL with ERR_PEER "no node is
- * running on ..." or the node's own error; `line` may be NULL and ends the talk by
- * returning false. */
+/* How a command listens. */
+struct command_talk {
+    /* Each line but the final one; false ends the talk. */
+    bool (*line)(void *arg, const struct json *event);
+    void (*idle)(void *arg); /* the node has been silent for a moment; may be NULL */
+    void *arg;
+    bool interruptible; /* SIGINT ends the talk: ERR_STOPPED, and */
+    bool interrupted;   /* is set */
+};
+
+/* Ask the node of a data folder: sends one line, passes on each that comes back until the
+ * final one, which is returned parsed (free it). NULL with ERR_PEER "no node runs on ...",
+ * the node's own error, or ERR_STOPPED when the node goes away; `talk` may be NULL. */
 struct json *command_ask(const char *data, const char *request, size_t len,
-                         bool (*line)(void *arg, const struct json *event), void *arg,
-                         struct err *err);
+                         struct command_talk *talk, struct err *err);
 
 #endif

@@ -111,6 +111,21 @@ config_name_check(const char *what, const char *name, struct err *err)
     return 0;
 }
 
+int
+config_memory_take(const char *what, const char *given, int64_t *bytes, struct err *err)
+{
+    int64_t size;
+    if (size_parse(given, &size, err))
+        return err_wrap(err, "%s", what);
+    if (size < CONFIG_MEMORY_MIN)
+        return err_set(err, ERR_USAGE,
+                       "%s is \"%.64s\", but must be at least %d MiB; write it with its "
+                       "unit, such as 4GiB",
+                       what, given, CONFIG_MEMORY_MIN >> 20);
+    *bytes = size;
+    return 0;
+}
+
 /* A path of the file, relative to the file's folder. */
 static int
 take_path(const char *file, const char *what, const char *given, char out[PATH_BYTES_MAX],
@@ -181,7 +196,8 @@ take_file(const char *path, const struct config_file *file, struct node_config *
     if ((file->listen && address_parse(file->listen, &config->listen, err)) ||
         (file->advertise && address_parse(file->advertise, &config->advertise, err)) ||
         (file->join && address_parse(file->join, &config->join, err)) ||
-        (file->memory && size_parse(file->memory, &config->memory_bytes, err)))
+        (file->memory &&
+         config_memory_take("memory", file->memory, &config->memory_bytes, err)))
         return -1;
     if (file->threads && (*file->threads < 1 || *file->threads > 1024))
         return err_set(err, ERR_USAGE, "threads is %lld, but must be from 1 to 1024",

@@ -11,8 +11,9 @@
 #include "transport/address.h"
 #include "transport/base/log.h"
 
-/* What paths below the data folder may take of PATH_BYTES_MAX. */
-enum { CONFIG_PATH_ROOM = 512 };
+/* What paths below the data folder may take of PATH_BYTES_MAX; the least memory that a
+ * node may be given for training. */
+enum { CONFIG_PATH_ROOM = 512, CONFIG_MEMORY_MIN = 64 << 20 };
 
 struct node_config {
     char data[PATH_BYTES_MAX];     /* folder; default: config_data_default() */
@@ -45,6 +46,10 @@ int config_name_check(const char *what, const char *name, struct err *err);
 /* The value of --data; ERR_USAGE when it is empty or leaves no room for what lies in
  * it. */
 int config_data_take(const char *given, char path[PATH_BYTES_MAX], struct err *err);
+
+/* A size for memory_bytes, at least CONFIG_MEMORY_MIN; ERR_USAGE calls it `what`. */
+int config_memory_take(const char *what, const char *given, int64_t *bytes,
+                       struct err *err);
 
 /* The default data folder: $XDG_DATA_HOME/flotilla or ~/.local/share/flotilla. */
 void config_data_default(char path[PATH_BYTES_MAX]);

@@ -128,6 +128,32 @@ finish(struct node *node, struct client *client, const char *error, bool usage)
     buf_release(&line);
 }
 
+/* A line of this talk alone. */
+static void
+say_event(struct node *node, struct client *client, const char *event, bool with_run)
+{
+    struct buf line = {0};
+    struct json_writer writer;
+    json_begin(&writer, &line);
+    json_object_open(&writer, NULL);
+    json_put_int(&writer, "mono_ms", clock_ms());
+    json_put_text(&writer, "event", event);
+    if (with_run)
+        status_put_run(node, &writer);
+    json_object_close(&writer);
+    buf_add(&line, "\n", 1);
+    say(node, client, (char *)line.data, line.len);
+    buf_release(&line);
+}
+
+/* Events from here on, and where the run stands. */
+static void
+follow(struct node *node, struct client *client)
+{
+    client->follows = true;
+    say_event(node, client, "run", true);
+}
+
 /* ---- requests ---- */
 
 static void
@@ -173,7 +199,7 @@ read_job(const struct json *request, struct job *job, struct err *err)
 
 /* Whoever waits for the leader's answer has it. */
 static void
-answered(struct node *node, const char *error, bool follow)
+answered(struct node *node, const char *error, bool goes_on)
 {
     node->control->pending.active = false;
     for (int i = 0; i < CLIENTS_MAX; i++) {
@@ -183,8 +209,8 @@ answered(struct node *node, const char *error, bool follow)
         client->submitted = false;
         if (error[0])
             finish(node, client, error, false);
-        else if (client->follow_after && follow)
-            client->follows = true;
+        else if (client->follow_after && goes_on)
+            follow(node, client);
         else
             finish(node, client, NULL, false);
     }
@@ -260,6 +286,8 @@ do_train(struct node *node, struct client *client, const struct json *request)
     } else {
         client->follow_after = json_bool(json_get(request, "follow"), false);
         to_leader(node, client, false, &job);
+        if (client->fd >= 0 && client->submitted)
+            say_event(node, client, "submitted", false);
     }
     job_release(&job);
 }
@@ -271,7 +299,7 @@ do_follow(struct node *node, struct client *client, const struct json *request)
     if (node->view->state == JOB_NONE)
         finish(node, client, "no job is running", false);
     else
-        client->follows = true;
+        follow(node, client);
 }
 
 static void

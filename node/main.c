@@ -5,7 +5,9 @@
 #include "node/status.h"
 #include "testnet/testnet.h"
 
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const struct command commands[] = {
@@ -21,7 +23,7 @@ static const struct command commands[] = {
 static void
 print_help(FILE *out)
 {
-    fputs("usage: flotilla COMMAND [OPTION...]\n\n"
+    fputs("Usage: flotilla COMMAND [OPTION...]\n\n"
           "Trains transformer models on machines that find each other. Commands:\n\n",
           out);
     for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
@@ -55,9 +57,11 @@ main(int argc, char **argv)
     for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
         if (strcmp(argv[1], commands[i].name) != 0)
             continue;
-        char name[64];
+        /* What argp, getopt and command_fail() put before a sentence. */
+        static char name[64];
         snprintf(name, sizeof(name), "flotilla %s", commands[i].name);
-        argv[1] = name;
+        argv[1] = program_invocation_short_name = name;
+        setenv("ARGP_HELP_FMT", "no-dup-args-note", 0); /* it says what is plain */
         int code = commands[i].run(argc - 1, argv + 1);
         if (fflush(stdout) == EOF && code == EXIT_DONE)
             code = EXIT_FAILED;

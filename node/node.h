@@ -261,6 +261,7 @@ void control_close(struct node *node);
 void control_submitted(struct node *node, const struct id *from, const char *error);
 void control_committed(struct node *node); /* a new epoch: is what was asked for done? */
 void status_write(const struct node *node, struct json_writer *writer);
+void status_put_run(const struct node *node, struct json_writer *writer);
 void status_put_plan(const struct node *node, const struct view *view,
                      struct json_writer *writer);
 

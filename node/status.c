@@ -1,9 +1,39 @@
 #include "node/status.h"
 #include "node/engine/train.h"
 #include "node/node.h"
+#include "transport/base/clock.h"
 
 #include <stdio.h>
 #include <string.h>
+
+/* What the job fixes of its plan. */
+static void
+put_fixed(const struct job *job, struct json_writer *writer)
+{
+    json_object_open(writer, "fixed");
+    if (job->pipeline > 0)
+        json_put_int(writer, "pipeline", job->pipeline);
+    if (job->replicas > 0)
+        json_put_int(writer, "replicas", job->replicas);
+    if (job->micro_batch > 0)
+        json_put_int(writer, "micro_batch", job->micro_batch);
+    if (job->zones_count > 0) {
+        json_array_open(writer, "zones");
+        for (int i = 0; i < job->zones_count; i++)
+            json_put_text(writer, NULL, job->zones[i]);
+        json_array_close(writer);
+    }
+    json_object_close(writer);
+}
+
+static int
+workers(const struct view *view)
+{
+    int count = 0;
+    for (int i = 0; i < (int)view->reports_count; i++)
+        count += view_worker(view, i);
+    return count;
+}
 
 void
 status_put_plan(const struct node *node, const struct view *view,
@@ -13,7 +43,11 @@ status_put_plan(const struct node *node, const struct view *view,
     json_object_open(writer, "plan");
     json_put_int(writer, "micro_batch", view->planned ? view->plan.micro_batch : 0);
     json_put_int(writer, "pipelines", view->planned ? view->plan.pipelines_count : 0);
+    json_put_int(writer, "nodes", workers(view));
+    json_put_int(writer, "blocks", view->planned ? view->job.shape.blocks : 0);
     json_put_bool(writer, "loosened", view->planned && view->plan.loosened);
+    if (view->planned)
+        put_fixed(&view->job, writer);
     json_array_open(writer, "stages");
     for (int s = 0; view->planned && s < view->plan.stages_count; s++) {
         const struct plan_stage *stage = &view->plan.stages[s];
@@ -50,6 +84,7 @@ put_member(const struct node *node, const struct member *member,
     json_put_text(writer, "zone", member->record.zone);
     json_put_text(writer, "address", member->record.address);
     json_put_text(writer, "state", member_state_name(member->state));
+    json_put_int(writer, "since_s", (clock_ms() - member->since_ms) / 1000);
     json_put_bool(writer, "member", decree_member(&node->decree, id));
     json_put_bool(writer, "voter", decree_voter(&node->decree, id));
     json_put_bool(writer, "worker", view_worker(node->view, view_node(node->view, id)));
@@ -94,9 +129,6 @@ put_job(const struct node *node, struct json_writer *writer)
         json_put_raw(writer, "job", "null", 4);
         return;
     }
-    int workers = 0;
-    for (int i = 0; i < (int)view->reports_count; i++)
-        workers += view_worker(view, i);
     json_object_open(writer, "job");
     json_put_text(writer, "name", view->job.train.name);
     json_put_text(writer, "state",
@@ -112,10 +144,25 @@ put_job(const struct node *node, struct json_writer *writer)
                     view->planned ? (double)view->plan.predicted_step_ns / 1e9 : 0);
     json_put_int(writer, "checkpoint_step", node->run.checkpoint_step);
     json_put_int(writer, "copy_step", node->run.copy_step);
-    json_put_int(writer, "participating", workers);
+    json_put_int(writer, "participating", workers(view));
     snprintf(hash, sizeof(hash), "%016llx", (unsigned long long)node->run.samples_hash);
     json_put_text(writer, "samples_hash", hash);
     json_object_close(writer);
+}
+
+void
+status_put_run(const struct node *node, struct json_writer *writer)
+{
+    const struct view *view = node->view;
+    char name[NAME_BYTES_MAX + 1];
+    json_put_int(writer, "epoch", (int64_t)node->decree.epoch);
+    json_put_text(writer, "leader_name",
+                  node_name_of(node, agree_leader(node->agree), name));
+    json_put_int(writer, "nodes", node->decree.members_count);
+    json_put_text(writer, "job", view->state == JOB_NONE ? "" : view->job.train.name);
+    json_put_int(writer, "step", node->run.step);
+    json_put_int(writer, "steps", view->state == JOB_NONE ? 0 : view->job.train.steps);
+    status_put_plan(node, view, writer);
 }
 
 void

@@ -15,8 +15,8 @@
  *   epoch       epoch, term, leader, leader_name, cause, hash, base_step (-1: no plan),
  *               job (its name or ""), members[] {id, name}, voters[] names, plan (below),
  *               predicted_step_s
- *   progress    epoch, step, loss, tokens, nodes (members), step_s: a step that a worker told of,
- *               at a node without a part in the plan
+ *   progress    epoch, step, loss, tokens, nodes (members), step_s: a step that a worker
+ *               told of, at a node without a part in the plan
  *   compute     epoch, step: the first forward pass of an epoch began here
  *   step        epoch, step, loss, tokens, nodes, norm, step_s, samples_hash: applied
  *               here; loss in nats per token; the hash is a running one, 16 hexadecimal
@@ -69,7 +69,8 @@
  *   member (bool: this node is in the newest epoch), paused (why, or ""),
  *   ended (how the last run ended or why this one waits, or "")
  *   members[]   {id, name, zone, address, state, since_s (in it), member (bool),
- *               voter (bool), worker (bool), device, memory_bytes, epoch, round_trip_ms, self (bool)}
+ *               voter (bool), worker (bool), device, memory_bytes, epoch,
+ *               round_trip_ms, self (bool)}
  *   links[]     {from, to (names), from_zone, to_zone, mbit_per_s, round_trip_ms,
  *               confidence (0 to 100)}: directed, as their senders estimate them
  *   job         {name, state, step, steps, loss, tokens_per_s, step_s, predicted_step_s,

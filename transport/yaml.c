@@ -600,6 +600,8 @@ yaml_parse(const char *name, const char *text, size_t len,
            const cyaml_schema_value_t *schema, void **out, struct err *err)
 {
     must(schema->type == CYAML_MAPPING && schema->flags & CYAML_FLAG_POINTER);
+    must(text || len == 0);
+    text = text ? text : ""; /* an empty file's buffer; libyaml asserts a text */
     if (len > YAML_BYTES_MAX)
         return err_set(err, ERR_USAGE, "%s: larger than %d bytes", name, YAML_BYTES_MAX);
     if (check_text(name, text, len, schema, err))
@@ -714,6 +716,8 @@ yaml_section(const char *name, const char *text, size_t len, const char *path,
     const char *rest = path;
     int depth = 0, wanted = 1; /* mappings and lists open; those that lead to the key */
     bool key = true, ours = false, more = true;
+    must(text || len == 0);
+    text = text ? text : "";
     must(yaml_parser_initialize(&walk.parser));
     yaml_parser_set_encoding(&walk.parser, YAML_UTF8_ENCODING);
     yaml_parser_set_input_string(&walk.parser, (const unsigned char *)text, len);

@@ -22,7 +22,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Read a file, or a text that is called `name` in messages. `*out` is libcyaml's
+/* Read a file, or a text (NULL with a length of 0: empty) that is called `name` in
+ * messages. `*out` is libcyaml's
  * allocation for the schema's top value (a pointer to a mapping): free with yaml_free().
  * ERR_USAGE: "job.yaml: line 7: unknown key "batchs"; did you mean "batch"?". */
 int yaml_read(const char *path, const cyaml_schema_value_t *schema, void **out,

@@ -296,8 +296,9 @@ START_TEST(without_a_node_a_command_says_how_to_start_one)
         swarm_run(&out, 5000, "train", swarm_path("tiny.yaml"), "--data", none, NULL), 1);
     says("no node runs on the data folder");
     ck_assert_msg(!file_exists(none), "nothing is made for a node that is not there");
-    ck_assert_int_eq(swarm_run(&out, 5000, "train", "--resume", "--data", none, NULL), 2);
+    ck_assert_int_eq(swarm_run(&out, 5000, "train", "--resume", "--data", none, NULL), 1);
     says("there is no whole checkpoint");
+    says("resume at the node that submitted the job");
 }
 END_TEST
 
@@ -458,7 +459,8 @@ START_TEST(of_two_jobs_at_once_one_is_taken)
                   "%d %d", codes[0], codes[1]);
     for (int i = 0; i < 2; i++) {
         swarm_line(swarm_path(i ? "1.log" : "0.log"), 100, NULL,
-                   codes[i] == 0 ? "the run ended: done" : "flotilla: ", NULL);
+                   codes[i] == 0 ? "the run ended: done" : "flotilla train: the job \"",
+                   NULL);
     }
 }
 END_TEST

@@ -105,6 +105,8 @@ START_TEST(a_file_says_everything_that_options_say)
     ck_assert_int_eq(address_route(&config.routes, &to)->port, 9010);
     ck_assert_int_eq(address_parse("10.0.0.3:7700", &to, &err), 0);
     ck_assert_ptr_eq(address_route(&config.routes, &to), &to);
+    taken("memory: 64MiB\n");
+    ck_assert_int_eq(config.memory_bytes, 64 << 20);
     /* A second file replaces the routes and leaves what it does not name. */
     taken("routes: [{to: \"10.0.0.3:7700\", via: \"127.0.0.1:9020\"}]\n");
     ck_assert_int_eq(config.routes.count, 1);
@@ -161,6 +163,10 @@ START_TEST(every_bad_value_has_a_sentence)
         {"threads: many\n", "line 1"},
         {"memory: lots\n", "lots"},
         {"memory: -1GiB\n", "-1GiB"},
+        {"memory: 10\n", "memory is \"10\", but must be at least 64 MiB; write it with "
+                         "its unit, such as 4GiB"},
+        {"memory: 63MiB\n", "memory is \"63MiB\", but must be at least 64 MiB"},
+        {"# nothing is set\n", "node.yaml: the file is empty"},
         {"log: {level: loud}\n", "log.level is \"loud\"; use error, warn, info or debug"},
         {"log: {format: xml}\n", "log.format is \"xml\"; use text or json"},
         {"routes: [{to: \"10.0.0.1:7700\"}]\n", "via"},

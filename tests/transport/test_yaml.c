@@ -485,6 +485,17 @@ START_TEST(an_empty_file_is_no_configuration)
     refused("", "job.yaml: the file is empty");
     refused("\n\n  \n", "job.yaml: the file is empty");
     refused("# only words\n", "job.yaml: the file is empty");
+    refused("# words\n\n  # and more, without a line's end",
+            "job.yaml: the file is empty");
+    refused("\xef\xbb\xbf", "job.yaml: the file is empty");
+    /* What file_read() leaves of a file of no bytes. */
+    void *value = NULL;
+    ck_assert_int_eq(yaml_parse("job.yaml", NULL, 0, &job_schema, &value, &err), -1);
+    ck_assert_str_eq(err.msg, "job.yaml: the file is empty");
+    ck_assert_int_eq(err.code, ERR_USAGE);
+    struct yaml_section section;
+    ck_assert_int_eq(yaml_section("job.yaml", NULL, 0, "job", &section, NULL, &err), -1);
+    ck_assert_str_eq(err.msg, "job.yaml: \"job\" is missing");
     refused("---\n", "job.yaml: line 2: the file has no value");
 }
 END_TEST
