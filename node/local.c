@@ -130,7 +130,7 @@ ours(const char *name)
                                         "agree.state",
                                         "members.state",
                                         STATUS_EVENTS_FILE,
-                                        STATUS_EVENTS_FILE ".1",
+                                        (STATUS_EVENTS_FILE ".1"),
                                         "checkpoints",
                                         STATUS_SOCKET_FILE,
                                         "node.yaml",
