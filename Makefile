@@ -142,7 +142,7 @@ rules:
 tidy: rules
 	@tests/deps.sh $(DEPS_MORE)
 	clang-format --dry-run -Werror $$(git ls-files '*.[ch]')
-	clang-tidy --quiet $$(git ls-files '*.c') -- -std=c17 -D_GNU_SOURCE -I. $(PKG_CFLAGS)
+	git ls-files "*.c" | xargs -P2 -n8 sh -c 'clang-tidy --quiet "$$@" -- -std=c17 -D_GNU_SOURCE -I. $(PKG_CFLAGS)' tidy
 
 format:
 	clang-format -i $$(git ls-files '*.[ch]' '*.cu')
