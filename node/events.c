@@ -22,6 +22,7 @@ struct events {
     struct buf line;
     struct json_writer writer;
     bool open; /* between begin and end */
+    bool torn; /* the file ends within a line */
     void (*follow)(void *arg, const char *text, size_t len);
     void *arg;
 };
@@ -38,13 +39,16 @@ events_open(const char *folder, struct err *err)
         err_set_errno(err, "could not rename \"%s\"", path);
         return NULL;
     }
-    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    int fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (fd < 0) {
         err_set_errno(err, "could not open \"%s\"", path);
         return NULL;
     }
     struct events *events = xcalloc(1, sizeof(*events));
     events->fd = fd;
+    char last = '\n';
+    off_t end = lseek(fd, 0, SEEK_END);
+    events->torn = end > 0 && pread(fd, &last, 1, end - 1) == 1 && last != '\n';
     return events;
 }
 
@@ -78,8 +82,12 @@ events_end(struct events *events)
     events->open = false;
     json_object_close(&events->writer);
     buf_add(&events->line, "\n", 1);
-    /* One write a line, so that a reader never sees half of one. */
+    /* One write a line, so that a reader never sees half of one; after what a full disk
+     * cut off a new line begins. */
+    if (events->torn && write(events->fd, "\n", 1) == 1)
+        events->torn = false;
     ssize_t written = write(events->fd, events->line.data, events->line.len);
+    events->torn |= written > 0 && written < (ssize_t)events->line.len;
     if (written < (ssize_t)events->line.len)
         log_limited(LOG_WARN, "node", "event log not written reason=\"%s\"",
                     written < 0 ? strerror(errno) : "the disk is full");

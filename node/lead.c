@@ -572,13 +572,14 @@ lead_stop_job(struct node *node, struct err *err)
 
 /* The run is over when every worker and gatherer that is in the plan says so. */
 void
-lead_done(struct node *node, int member)
+lead_done(struct node *node, int member, bool written)
 {
     struct lead *lead = &node->lead;
     const struct view *view = node->view;
     if (!view->planned || member < 0 || member >= view->cluster.nodes_count)
         return;
     lead->finished[member] = true;
+    lead->written |= written;
     for (int i = 0; i < view->cluster.nodes_count; i++) {
         bool gathers = false;
         for (int g = 0; g < view->duties.gatherers_count; g++)
@@ -586,7 +587,12 @@ lead_done(struct node *node, int member)
         if ((gathers || view_worker(view, i)) && !lead->finished[i])
             return;
     }
-    if (view->state == JOB_STOPPING)
+    if (!lead->written)
+        snprintf(
+            lead->ended, sizeof(lead->ended),
+            "failed: no checkpoint of the last step could be written; the gatherers' "
+            "logs say why");
+    else if (view->state == JOB_STOPPING)
         snprintf(lead->ended, sizeof(lead->ended), "stopped at step %lld",
                  (long long)view->stop_after);
     else
@@ -601,7 +607,7 @@ lead_committed(struct node *node)
     memset(lead->finished, 0, sizeof(lead->finished));
     /* What was reported of an older epoch is said again if it still holds. */
     lead->link_at_ms = 0;
-    lead->done = false;
+    lead->done = lead->written = false;
     memset(lead->correction_ppm, 0, sizeof(lead->correction_ppm));
     if (lead->submit && node->view->state != JOB_NONE &&
         id_equal(&node->view->job.train.id, &lead->job.train.id))

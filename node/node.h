@@ -64,6 +64,7 @@ struct lead {
     bool submit;                /* a job was submitted */
     bool stop;                  /* the job is to end after a checkpoint */
     bool done;                  /* the run ended */
+    bool written;               /* somebody has the last step's checkpoint */
     bool finished[MEMBERS_MAX]; /* by member number: its part of the run's end is done */
     char ended[128];            /* how the run ended, for everybody */
     struct job job;             /* submitted */
@@ -88,6 +89,7 @@ struct run_progress {
     int64_t compute_us, predicted_us; /* smoothed, of this node, for the correction */
     int64_t told_ms;                  /* last word about it to those without a part */
     int64_t done_step;                /* the run's last step is done here; -1: not yet */
+    int64_t written_step;             /* newest checkpoint written in this epoch; -1: none */
 };
 
 struct control;
@@ -220,8 +222,8 @@ void lead_report(struct node *node, const void *bytes, size_t len);
 int lead_submit(struct node *node, const struct job *job, const struct id *submitter,
                 struct err *err);
 int lead_stop_job(struct node *node, struct err *err);
-void lead_done(struct node *node,
-               int member); /* this member finished the run, its checkpoint included */
+/* This member finished the run; `written`: the last step's checkpoint is whole there. */
+void lead_done(struct node *node, int member, bool written);
 void lead_committed(
     struct node *node); /* a new epoch is in force: what waited for it is done */
 void lead_lost(struct node *node); /* somebody else leads, or nobody */

@@ -83,7 +83,7 @@ worker_enter(struct node *node)
     enter_bulk(node);
     memset(node->run.copied, 0, sizeof(node->run.copied));
     node->run.compute_us = node->run.predicted_us = 0;
-    node->run.done_step = -1;
+    node->run.done_step = node->run.written_step = -1;
     if (!view->planned) {
         if (view->state == JOB_NONE)
             train_drop(node->train);
@@ -219,8 +219,8 @@ worker_progress_receive(struct node *node, const struct id *from, const void *bo
             worker_copied(node, (int)fields[0], (int64_t)fields[1]);
         break;
     case PROGRESS_DONE:
-        if (count == 2 && fields[1] == node->decree.epoch)
-            lead_done(node, sender);
+        if (count == 3 && fields[1] == node->decree.epoch)
+            lead_done(node, sender, fields[2] != 0);
         break;
     case PROGRESS_SPEED:
         if (count == 1 && fields[0] >= 1000 && fields[0] <= 1000000000)
@@ -299,7 +299,7 @@ on_stall(struct node *node, const struct train_report *report)
 static void
 on_checkpoint(struct node *node, const struct train_report *report)
 {
-    node->run.checkpoint_step = report->step;
+    node->run.checkpoint_step = node->run.written_step = report->step;
     log_info("engine", "checkpoint step=%lld path=%s", (long long)report->step,
              report->path);
     struct json_writer *writer = events_begin(node->events, "checkpoint");
@@ -408,8 +408,9 @@ worker_progress_tick(struct node *node, int64_t now)
     if (node->run.done_step >= 0) {
         /* Said again and again, since a leader may change: until an epoch without the
          * run. */
-        uint64_t fields[2] = {(uint64_t)node->run.done_step, node->decree.epoch};
-        tell_leader(node, PROGRESS_DONE, fields, 2);
+        uint64_t fields[3] = {(uint64_t)node->run.done_step, node->decree.epoch,
+                              node->run.written_step == node->run.done_step};
+        tell_leader(node, PROGRESS_DONE, fields, 3);
     }
     if (node->run.predicted_us <= 0 || node->run.compute_us <= 0)
         return;
