@@ -247,27 +247,62 @@ prepare_job(const struct train_options_given *given, struct buf *request, struct
     return result;
 }
 
+static int
+describe(const char *path, struct checkpoint_info *info, struct err *err)
+{
+    struct checkpoint *checkpoint = checkpoint_open(path, info, err);
+    checkpoint_close(checkpoint);
+    return checkpoint ? 0 : -1;
+}
+
+/* Members go on from the newest checkpoint of the run that they have in their folders: is
+ * that this one? */
+static int
+check_newest(const char *root, const char *path, const struct checkpoint_info *info,
+             struct err *err)
+{
+    char newest[PATH_BYTES_MAX];
+    struct checkpoint_info other = {0};
+    struct err ignored;
+    int result = 0;
+    if (checkpoint_newest(root, &info->job, newest, NULL, 0, &ignored))
+        result =
+            err_set(err, ERR_USAGE,
+                    "\"%.80s\" is not in the node's folder; copy it to \"%.80s/%s/\" "
+                    "first",
+                    path, root, info->name);
+    else if (describe(newest, &other, err))
+        result = -1;
+    else if (other.step != info->step)
+        result = err_set(err, ERR_USAGE,
+                         "the run would go on from \"%.80s\", step %lld; move that away "
+                         "first, to go on from step %lld",
+                         newest, (long long)other.step, (long long)info->step);
+    checkpoint_info_release(&other);
+    return result;
+}
+
 /* The checkpoint that is meant, opened for its description alone. */
 static int
 find_checkpoint(const struct train_options_given *given, char path[PATH_BYTES_MAX],
                 struct checkpoint_info *info, struct err *err)
 {
     char root[PATH_BYTES_MAX];
+    path_join(root, given->data, STATUS_CHECKPOINTS_FOLDER);
     if (given->argument) {
-        if (command_checkpoint(given->argument, path, err))
+        if (command_checkpoint(given->argument, path, err) || describe(path, info, err) ||
+            check_newest(root, path, info, err))
             return err_wrap(err, "--resume");
-    } else if (!file_exists(path_join(root, given->data, STATUS_CHECKPOINTS_FOLDER)) ||
-               command_checkpoint(root, path, err)) {
+        return 0;
+    }
+    if (!file_exists(root) || command_checkpoint(root, path, err))
         return err_set(
             err, ERR_PEER,
             "there is no whole checkpoint in \"%.80s\"; resume at the node that "
             "submitted the job, or at the one of another zone that gathers "
             "them",
             root);
-    }
-    struct checkpoint *checkpoint = checkpoint_open(path, info, err);
-    checkpoint_close(checkpoint);
-    return checkpoint ? 0 : -1;
+    return describe(path, info, err);
 }
 
 /* 1 when there is nothing left to do. */

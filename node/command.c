@@ -8,13 +8,13 @@
 
 #include <argp.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -131,17 +131,28 @@ send_all(int fd, const char *text, size_t len, struct err *err)
     return 0;
 }
 
+/* Whichever thread gets the signal (libraries start some before main()). */
+static int interrupts[2] = {-1, -1};
+
+static void
+on_interrupt(int signal_number)
+{
+    (void)signal_number;
+    int why = errno;
+    ssize_t written = write(interrupts[1], "", 1);
+    (void)written;
+    errno = why;
+}
+
 /* A descriptor that tells of SIGINT, which no longer ends the process; -1: none. */
 static int
 catch_interrupt(const struct command_talk *talk)
 {
-    sigset_t set;
-    if (!talk || !talk->interruptible)
+    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART};
+    if (!talk || !talk->interruptible || pipe2(interrupts, O_CLOEXEC | O_NONBLOCK))
         return -1;
-    sigemptyset(&set);
-    sigaddset(&set, SIGINT);
-    sigprocmask(SIG_BLOCK, &set, NULL);
-    return signalfd(-1, &set, SFD_CLOEXEC);
+    sigaction(SIGINT, &action, NULL);
+    return interrupts[0];
 }
 
 /* Until the node speaks: 0, or -1 when the user interrupts. */
@@ -222,8 +233,6 @@ command_ask(const char *data, const char *request, size_t len, struct command_ta
         json_free(answer);
     }
 out:
-    if (interrupt >= 0)
-        close(interrupt);
     close(fd);
     buf_release(&in);
     return answer;

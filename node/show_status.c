@@ -78,10 +78,19 @@ gone(const struct json *member)
 }
 
 static void
+round_trip_text(const struct json *of, char text[64])
+{
+    double ms = double_of(of, "round_trip_ms");
+    if (ms > 0)
+        snprintf(text, 64, "%.1f ms", ms);
+    else
+        snprintf(text, 64, "unknown");
+}
+
+static void
 add_member(struct table *table, const struct json *member)
 {
     char text[64];
-    bool self = json_bool(json_get(member, "self"), false);
     add_cell(table, text_of(member, "name"));
     add_cell(table, text_of(member, "zone"));
     add_cell(table, text_of(member, "address"));
@@ -103,8 +112,10 @@ add_member(struct table *table, const struct json *member)
     snprintf(text, sizeof(text), "%.1f GiB",
              (double)int_of(member, "memory_bytes") / (1 << 30));
     add_cell(table, text);
-    snprintf(text, sizeof(text), "%.1f ms", double_of(member, "round_trip_ms"));
-    add_cell(table, self ? "this node" : text);
+    round_trip_text(member, text);
+    add_cell(table, json_bool(json_get(member, "self"), false) ? "this node"
+                    : gone(member)                             ? "-"
+                                                               : text);
 }
 
 static void
@@ -157,7 +168,7 @@ add_link(struct table *table, const struct json *link)
     else
         snprintf(text, sizeof(text), "unknown");
     add_cell(table, text);
-    snprintf(text, sizeof(text), "%.1f ms", double_of(link, "round_trip_ms"));
+    round_trip_text(link, text);
     add_cell(table, text);
     snprintf(text, sizeof(text), "%lld %%", (long long)int_of(link, "confidence"));
     add_cell(table, text);

@@ -156,6 +156,7 @@ status_put_run(const struct node *node, struct json_writer *writer)
     const struct view *view = node->view;
     char name[NAME_BYTES_MAX + 1];
     json_put_int(writer, "epoch", (int64_t)node->decree.epoch);
+    json_put_text(writer, "cause", decree_cause_name(node->decree.cause));
     json_put_text(writer, "leader_name",
                   node_name_of(node, agree_leader(node->agree), name));
     json_put_int(writer, "nodes", node->decree.members_count);

@@ -49,8 +49,8 @@
  * or more lines as in the event log, then one {"done": true, ...}, or
  * {"error": "sentence", "usage": bool}. Two lines are of the talk alone: {"event":
  * "submitted"} while the leader's answer to a job is waited for, and {"event": "run",
- * epoch, leader_name, nodes (members), job, step, steps, plan} when a command begins to
- * follow, for a submission once it is accepted.
+ * epoch, cause, leader_name, nodes (members), job, step, steps, plan} when a command
+ * begins to follow, for a submission once it is accepted.
  *
  *   command     also has, and the answer
  *   ----------  -----------------------------------------------------------------------

@@ -14,6 +14,8 @@ Suite *suite_job(void);
 Suite *suite_config(void);
 Suite *suite_safetensors(void);
 Suite *suite_checkpoint(void);
+Suite *suite_show(void);
+Suite *suite_talk(void);
 Suite *suite_commands(void);
 Suite *suite_join_swarm(void);
 
@@ -35,6 +37,8 @@ main(void)
         suite_config,
         suite_safetensors,
         suite_checkpoint,
+        suite_show,
+        suite_talk,
         suite_commands,
         suite_join_swarm,
         NULL,

@@ -7,6 +7,7 @@
 
 #include <arpa/inet.h>
 #include <dirent.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <sched.h>
 #include <signal.h>
@@ -16,6 +17,7 @@
 #include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 Suite *suite_commands(void);
@@ -153,6 +155,55 @@ START_TEST(a_misspelt_key_is_named_with_its_line)
     ck_assert_int_eq(
         swarm_run(&out, 5000, "train", "/nonexistent.yaml", "--data", one.data, NULL), 2);
     says("/nonexistent.yaml");
+}
+END_TEST
+
+/* What is to be pasted stands on one line, and a line is no longer than a screen. */
+START_TEST(an_example_can_be_pasted)
+{
+    BEGIN();
+    static const char *const commands[] = {"node",  "train",    "status", "stop",
+                                           "leave", "generate", "testnet"};
+    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+        ck_assert_int_eq(swarm_run(&out, 5000, commands[i], "--help", NULL), 0);
+        ck_assert_msg(strncmp(said(), "Usage: flotilla ", 16) == 0, "%s", said());
+        ck_assert_msg(!strstr(said(), "for any corresponding short"), "%s", said());
+        for (const char *at = said(); *at; at += strcspn(at, "\n") + 1) {
+            size_t len = strcspn(at, "\n"), quotes = 0;
+            for (size_t k = 0; k < len; k++)
+                quotes += at[k] == '"';
+            ck_assert_msg(len < 80 && quotes % 2 == 0, "%.*s", (int)len, at);
+            if (at[len] == '\0')
+                break;
+        }
+    }
+    ck_assert_int_eq(swarm_run(&out, 5000, "--help", NULL), 0);
+    ck_assert_msg(strncmp(said(), "Usage: flotilla ", 16) == 0, "%s", said());
+}
+END_TEST
+
+START_TEST(every_sentence_begins_with_its_command)
+{
+    BEGIN();
+    const char *none = swarm_path("none");
+    ck_assert_int_eq(swarm_run(&out, 5000, "node", "--memory", "10", NULL), 2);
+    says("flotilla node: --memory is \"10\", but must be at least 64 MiB");
+    ck_assert_int_eq(
+        swarm_run(&out, 5000, "node", "--data", none, "--secret-file", none, NULL), 2);
+    says("flotilla node: there is no file \"");
+    says("copy swarm.secret from the data folder of a node");
+    ck_assert(!file_exists(none));
+    ck_assert_int_eq(swarm_run(&out, 5000, "status", "--data", none, NULL), 1);
+    says("flotilla status: no node runs on");
+    ck_assert_int_eq(swarm_run(&out, 5000, "train", "--follow", "--resume", NULL), 2);
+    says("flotilla train: --follow shows the run that is there");
+    ck_assert_int_eq(swarm_run(&out, 5000, "train", "--follow", "job.yaml", NULL), 2);
+    swarm_write("empty.yaml", "");
+    ck_assert_int_eq(swarm_run(&out, 5000, "train", swarm_path("empty.yaml"), NULL), 2);
+    says("empty.yaml: the file is empty");
+    ck_assert_int_eq(
+        swarm_run(&out, 5000, "testnet", "run", swarm_path("empty.yaml"), NULL), 2);
+    says("empty.yaml: the file is empty");
 }
 END_TEST
 
@@ -318,7 +369,12 @@ START_TEST(a_missing_corpus_is_named_and_nothing_runs)
     ck_assert_int_eq(
         swarm_run(&out, 5000, "train", swarm_path("tiny.yaml"), "--data", one.data, NULL),
         2);
-    says("33");
+    says("tiny.yaml: the text \"corpus/*.txt\" has 5 bytes: a sample needs 33, one more "
+         "than the model's context");
+    DIR *dir = opendir(swarm_path("one/data"));
+    for (struct dirent *entry; dir && (entry = readdir(dir));)
+        ck_assert_msg(entry->d_name[0] == '.', "%s is left", entry->d_name);
+    closedir(dir);
     swarm_write("corpus/one.txt", "");
     ck_assert_int_eq(
         swarm_run(&out, 5000, "train", swarm_path("tiny.yaml"), "--data", one.data, NULL),
@@ -459,8 +515,7 @@ START_TEST(of_two_jobs_at_once_one_is_taken)
                   "%d %d", codes[0], codes[1]);
     for (int i = 0; i < 2; i++) {
         swarm_line(swarm_path(i ? "1.log" : "0.log"), 100, NULL,
-                   codes[i] == 0 ? "the run ended: done" : "flotilla train: the job \"",
-                   NULL);
+                   codes[i] == 0 ? "the run ended: done" : "flotilla train: ", NULL);
     }
 }
 END_TEST
@@ -479,6 +534,14 @@ train_and_find(struct peer *one, const char *name)
         checkpoint_newest(swarm_path("one/checkpoints"), &any, path, NULL, 0, &err) == 0,
         "%s", err.msg);
     return strtol(strstr(path, "step-") + 5, NULL, 10);
+}
+
+static void
+set_age(const char *file, int seconds)
+{
+    struct timespec times[2] = {{.tv_sec = time(NULL) - seconds},
+                                {.tv_sec = time(NULL) - seconds}};
+    ck_assert_int_eq(utimensat(AT_FDCWD, swarm_path(file), times, 0), 0);
 }
 
 START_TEST(what_was_trained_writes_text_the_same_for_a_seed)
@@ -506,6 +569,14 @@ START_TEST(what_was_trained_writes_text_the_same_for_a_seed)
                                swarm_path("one/checkpoints/pen/step-000040"), "-T", "0",
                                NULL),
                      0);
+    says("using ");
+    says("step-000040: job \"pen\", step 40");
+    /* Of several, the one that was written last, whatever its step. */
+    set_age("one/checkpoints/pen/step-000030/manifest.json", -9);
+    ck_assert_int_eq(swarm_run(&out, 10000, "generate", folder, "-n", "5", NULL), 0);
+    says("step-000030: job \"pen\", step 30");
+    set_age("one/checkpoints/pen/step-000030/manifest.json", 9);
+    set_age("one/checkpoints/pen/step-000015/manifest.json", 19);
     /* A damaged one by name is refused, in a folder it is passed over. */
     ck_assert_int_eq(
         truncate(swarm_path("one/checkpoints/pen/step-000040/model.safetensors"), 99), 0);
@@ -517,6 +588,52 @@ START_TEST(what_was_trained_writes_text_the_same_for_a_seed)
     says("passed over: ");
     says("step-000030");
     buf_release(&again);
+}
+END_TEST
+
+START_TEST(a_run_is_resumed_from_the_checkpoint_that_is_named)
+{
+    BEGIN();
+    struct peer one;
+    ck_assert_int_eq(train_and_find(&one, "named"), 40);
+    ck_assert_int_eq(
+        swarm_run(&out, 20000, "train", "--resume", "--data", one.data, NULL), 0);
+    says("\"named\" is already at its last step, 40 (");
+    ck_assert(!strstr(said(), "the run ended"));
+    /* Members would go on from what is newer, or have not got it. */
+    const char *older = swarm_path("one/checkpoints/named/step-000030");
+    const char *newer = swarm_path("one/checkpoints/named/step-000040");
+    ck_assert_int_eq(
+        swarm_run(&out, 5000, "train", "--resume", older, "--data", one.data, NULL), 2);
+    says("the run would go on from \"");
+    says("step 40; move that away first, to go on from step 30");
+    ck_assert_int_eq(swarm_run(&out, 5000, "train", "--resume", older, "--data",
+                               swarm_path("none"), NULL),
+                     2);
+    says("is not in the node's folder; copy it to \"");
+    ck_assert_int_eq(rename(newer, swarm_path("moved")), 0);
+    ck_assert_int_eq(
+        swarm_run(&out, 20000, "train", "--resume", older, "--data", one.data, NULL), 0);
+    says("resuming \"named\" from step 30");
+    says("the run ended: done\nsteps 31 to 40, loss ");
+    says("step-000040\n");
+    ck_assert_int_eq(truncate(swarm_path("one/checkpoints/named/step-000040/"
+                                         "model.safetensors"),
+                              99),
+                     0);
+    ck_assert_int_eq(swarm_run(&out, 20000, "train", "--resume",
+                               swarm_path("one/checkpoints/named"), "--data", one.data,
+                               NULL),
+                     0);
+    says("flotilla train: passed over: ");
+    says("resuming \"named\" from step 30");
+    ck_assert_int_eq(swarm_run(&out, 5000, "train", "--resume", swarm_path("corpus"),
+                               "--data", one.data, NULL),
+                     2);
+    says("there is no whole checkpoint in");
+    ck_assert_int_eq(swarm_run(&out, 5000, "train", "--follow", "--data", one.data, NULL),
+                     1);
+    says("no job is running");
 }
 END_TEST
 
@@ -586,6 +703,8 @@ suite_commands(void)
     tcase_add_test(tests, every_command_prints_help_with_an_example);
     tcase_add_test(tests, asked_wrongly_a_command_exits_with_2);
     tcase_add_test(tests, a_misspelt_key_is_named_with_its_line);
+    tcase_add_test(tests, an_example_can_be_pasted);
+    tcase_add_test(tests, every_sentence_begins_with_its_command);
     tcase_add_test(tests, a_port_in_use_is_named_and_the_founding_can_be_tried_again);
     tcase_add_test(tests, a_folder_of_a_running_node_is_not_shared);
     tcase_add_test(tests, a_swarm_is_founded_only_in_an_empty_folder);
@@ -598,6 +717,7 @@ suite_commands(void)
     tcase_add_test(tests, a_run_that_is_stopped_at_once_ends);
     tcase_add_test(tests, of_two_jobs_at_once_one_is_taken);
     tcase_add_test(tests, what_was_trained_writes_text_the_same_for_a_seed);
+    tcase_add_test(tests, a_run_is_resumed_from_the_checkpoint_that_is_named);
     tcase_add_test(tests, a_damaged_checkpoint_is_passed_over_when_a_run_is_resumed);
     tcase_add_test(tests, a_full_disk_under_a_checkpoint_costs_the_checkpoint_alone);
     return suite;
