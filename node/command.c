@@ -171,7 +171,7 @@ wait_for_node(int fd, int interrupt, struct command_talk *talk, struct err *err)
         }
         if (ready > 0)
             return 0;
-        if (ready == 0)
+        if (ready == 0 && talk && talk->idle)
             talk->idle(talk->arg);
     }
 }

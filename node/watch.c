@@ -156,7 +156,7 @@ static int64_t
 deadline(const struct entry *entry)
 {
     if (entry->interval_count < 4)
-        return 2 * WATCH_DEADLINE_MIN_MS;
+        return 2L * WATCH_DEADLINE_MIN_MS;
     int64_t sorted[INTERVALS];
     size_t count = (size_t)entry->interval_count;
     memcpy(sorted, entry->intervals, count * sizeof(sorted[0]));
@@ -181,7 +181,7 @@ watch_gone(const struct watch *watch, int64_t now_ms, const struct id *member)
     if (!entry->up && entry->refused_count >= 2 && silent >= WATCH_REFUSED_MS &&
         now_ms - entry->refused_since_ms >= WATCH_REFUSED_MS)
         return WATCH_REFUSED;
-    if (entry->told_ms != 0 && silent >= 2 * WATCH_REFUSED_MS)
+    if (entry->told_ms != 0 && silent >= 2L * WATCH_REFUSED_MS)
         return WATCH_TOLD;
     if (silent >= deadline(entry))
         return WATCH_SILENT;
