@@ -317,7 +317,7 @@ prepare_resume(const struct train_options_given *given, struct buf *request,
     if (result == 0 && !info.text)
         result = err_set(err, ERR_CORRUPT, "the checkpoint \"%s\" does not hold its job",
                          path);
-    if (result == 0)
+    else if (result == 0)
         result =
             job_parse("the checkpoint's job", info.text, strlen(info.text), &job, err);
     if (result == 0 && info.step >= job.train.steps) {
