@@ -17,7 +17,6 @@
 #include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 Suite *suite_commands(void);
@@ -537,10 +536,9 @@ train_and_find(struct peer *one, const char *name)
 }
 
 static void
-set_age(const char *file, int seconds)
+set_time(const char *file, int64_t seconds)
 {
-    struct timespec times[2] = {{.tv_sec = time(NULL) - seconds},
-                                {.tv_sec = time(NULL) - seconds}};
+    struct timespec times[2] = {{.tv_sec = seconds}, {.tv_sec = seconds}};
     ck_assert_int_eq(utimensat(AT_FDCWD, swarm_path(file), times, 0), 0);
 }
 
@@ -572,11 +570,11 @@ START_TEST(what_was_trained_writes_text_the_same_for_a_seed)
     says("using ");
     says("step-000040: job \"pen\", step 40");
     /* Of several, the one that was written last, whatever its step. */
-    set_age("one/checkpoints/pen/step-000030/manifest.json", -9);
+    set_time("one/checkpoints/pen/step-000030/manifest.json", INT64_C(4102444800));
     ck_assert_int_eq(swarm_run(&out, 10000, "generate", folder, "-n", "5", NULL), 0);
     says("step-000030: job \"pen\", step 30");
-    set_age("one/checkpoints/pen/step-000030/manifest.json", 9);
-    set_age("one/checkpoints/pen/step-000015/manifest.json", 19);
+    set_time("one/checkpoints/pen/step-000030/manifest.json", 2000);
+    set_time("one/checkpoints/pen/step-000015/manifest.json", 1000);
     /* A damaged one by name is refused, in a folder it is passed over. */
     ck_assert_int_eq(
         truncate(swarm_path("one/checkpoints/pen/step-000040/model.safetensors"), 99), 0);
