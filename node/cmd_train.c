@@ -128,7 +128,7 @@ left_early(const struct show *show, const struct command_talk *talk, struct err 
               stderr);
         return EXIT_DONE;
     }
-    if (err->code == ERR_STOPPED && show->accepted && show->nodes > 1)
+    if (err->code == ERR_STOPPED && show->accepted && (show->nodes > 1 || show->left))
         err_set(err, ERR_STOPPED,
                 "the node closed the connection; it stopped or left, and the run goes on "
                 "at the others: flotilla train --follow at one of them shows it");

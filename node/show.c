@@ -280,6 +280,8 @@ show_event(struct show *show, int64_t now_ms, const struct json *event)
         show_epoch(show, event);
     else if (strcmp(kind, "job") == 0)
         show_job(show, now_ms, event);
+    else if (strcmp(kind, "stop") == 0)
+        show->left = strncmp(text_of(event, "reason"), "left", 4) == 0;
     if (strcmp(kind, "run") == 0) {
         show->accepted = true;
         show_epoch(show, event);

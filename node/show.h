@@ -19,7 +19,7 @@
 
 #include <stdio.h>
 
-/* One who follows a run. The caller reads `accepted`, `ended` and `failed`. */
+/* One who follows a run. The caller reads the first fields. */
 struct show {
     FILE *out;
     bool live; /* `out` is a terminal */
@@ -27,6 +27,7 @@ struct show {
     bool failed;
     char ended[160]; /* how the run ended; empty: it goes on */
     int64_t nodes;   /* members; 0: not known */
+    bool left;       /* the node that is asked left others behind */
 
     char line[160]; /* the newest step */
     bool waiting;   /* it is not shown yet */

@@ -237,6 +237,11 @@ START_TEST(when_the_node_goes_away_the_others_are_named)
     ck_assert_int_eq(hang_up(), 1);
     said("the node closed the connection; it stopped or left");
     said_not("at the others");
+    start("train", "--follow", NULL); /* it was planned out */
+    tell("{\"event\":\"run\",\"epoch\":4,\"nodes\":1,\"job\":\"x\",\"plan\":{}}\n");
+    tell("{\"event\":\"stop\",\"reason\":\"left\"}\n");
+    ck_assert_int_eq(hang_up(), 1);
+    said("and the run goes on at the others");
 }
 END_TEST
 
