@@ -118,7 +118,7 @@ link_decode(const void *bytes, size_t len, struct decree *header, struct id *has
     read.term = reader_uint(reader, number_max);
     read.mask = (uint32_t)reader_uint(reader, (1u << VOTERS_MAX) - 1);
     const uint8_t *signatures =
-        reader_bytes(reader, VOTERS_MAX * KEY_SIGNATURE_BYTES, &signatures_len);
+        reader_bytes(reader, (size_t)VOTERS_MAX * KEY_SIGNATURE_BYTES, &signatures_len);
     for (uint32_t i = 0; i < VOTERS_MAX; i++)
         if (read.mask >> i & 1 && at + KEY_SIGNATURE_BYTES <= signatures_len) {
             memcpy(read.signatures[i], signatures + at, KEY_SIGNATURE_BYTES);

@@ -74,6 +74,8 @@ static int
 section_take(struct blob *blob, const uint8_t **bytes, size_t *len, struct err *err)
 {
     uint64_t want = 0;
+    *bytes = NULL;
+    *len = 0;
     for (int i = 0; i < 8 && blob->left >= 8; i++)
         want |= (uint64_t)blob->at[i] << (8 * i);
     if (blob->left < 8 || want > blob->left - 8)

@@ -219,7 +219,7 @@ decree_decode(const void *bytes, size_t len, struct decree *out, struct err *err
     reader_leave(reader);
     if (reader_close(&reader, err))
         return err_wrap(err, "decree");
-    struct decree decree;
+    struct decree decree = {0};
     if (decree_header_decode(header, header_len, &decree, err))
         return -1;
     struct id hash;
@@ -242,6 +242,7 @@ decree_next_voters(const struct decree *current, const struct decree_member *mem
 {
     uint32_t want = count <= VOTERS_MAX ? count : VOTERS_OF_MANY;
     uint32_t got = 0;
+    must(members || count == 0);
     for (uint32_t i = 0; current && i < current->voters_count && got < want; i++)
         if (member_find(members, count, &current->voters[i]))
             voters[got++] = current->voters[i];
