@@ -32,7 +32,7 @@ wait_for(const struct ring_wait *wait, uint32_t handle, int peer, struct err *er
     int64_t waited_ms = 0;
     struct err why;
     while (bulk_wait(wait->group->port, handle, timeout_ms, &why) != 0) {
-        if (why.code != ERR_PEER) {
+        if (why.code != ERR_PEER || timeout_ms < 0) {
             *err = why;
             return -1;
         }

@@ -165,7 +165,7 @@ remember_peer(struct listener *listener, uint32_t fd)
     if (fd >= FDS_MAX)
         return;
     char *text = listener->peers[fd];
-    struct sockaddr_storage from;
+    struct sockaddr_storage from = {0};
     socklen_t len = sizeof(from);
     char host[INET6_ADDRSTRLEN] = "";
     text[0] = '\0';
