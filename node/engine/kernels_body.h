@@ -262,13 +262,14 @@ TARGET static void
 column_sums(int64_t first, int64_t end, int64_t rows, int64_t columns, const real *x,
             real *out, bool add)
 {
+    const int64_t wide = (int64_t)4 * LANES;
     int64_t j = first;
-    for (; j + 4 * LANES <= end; j += 4 * LANES) {
+    for (; j + wide <= end; j += wide) {
         lanes sum[4] = {{0}, {0}, {0}, {0}};
         for (int64_t i = 0; i < rows; i++)
-            for (int k = 0; k < 4; k++)
+            for (int64_t k = 0; k < 4; k++)
                 sum[k] += load(x + i * columns + j + k * LANES);
-        for (int k = 0; k < 4; k++) {
+        for (int64_t k = 0; k < 4; k++) {
             real *to = out + j + k * LANES;
             store(to, add ? sum[k] + load(to) : sum[k]);
         }

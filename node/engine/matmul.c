@@ -73,13 +73,14 @@ check_one(const struct matmul_provider *provider, const struct check_case *test,
     int cut = MATMUL_ROWS_MIN;
     float *again = (float *)room->wide_c;
     memcpy(again, room->start, sizeof(room->start));
-    const float *rest = room->a + (test->transpose_a ? cut : cut * lda);
+    const float *rest = room->a + (test->transpose_a ? cut : (int64_t)cut * lda);
     return provider->product(test->transpose_a, test->transpose_b, cut, test->n, test->k,
                              test->alpha, room->a, lda, room->b, ldb, test->beta, again,
                              ldc) &&
            provider->product(test->transpose_a, test->transpose_b, test->m - cut, test->n,
                              test->k, test->alpha, rest, lda, room->b, ldb, test->beta,
-                             again + cut * ldc, ldc) &&
+                             again + (int64_t)cut * ldc, ldc) &&
+           /* Bit for bit. NOLINTNEXTLINE(bugprone-suspicious-memory-comparison) */
            memcmp(again, room->c, sizeof(room->c)) == 0;
 }
 

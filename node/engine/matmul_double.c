@@ -17,7 +17,7 @@ block_add(bool transpose_a, bool transpose_b, int m, int n, int k, double alpha,
     for (int i = 0; i < m; i++)
         for (int p = 0; p < k; p++) {
             double factor = alpha * (transpose_a ? a[p * lda + i] : a[i * lda + p]);
-            const double *row = packed + p * BLOCK;
+            const double *row = packed + (int64_t)p * BLOCK;
             for (int j = 0; j < n; j++)
                 c[i * ldc + j] += factor * row[j];
         }

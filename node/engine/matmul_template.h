@@ -30,7 +30,7 @@ NAME(tile)(int k, const float *a, const float *b, float beta, float *c, int64_t 
     for (int p = 0; p < k; p++) {
         NAME(vector) row[TILE_VECTORS];
         for (int j = 0; j < TILE_VECTORS; j++)
-            row[j] = *(const NAME(loose) *)(b + j * LANES);
+            row[j] = *(const NAME(loose) *)(b + (int64_t)j * LANES);
         for (int i = 0; i < TILE_ROWS; i++) {
             NAME(vector) factor = SPREAD(a[i]);
             for (int j = 0; j < TILE_VECTORS; j++)
@@ -42,7 +42,7 @@ NAME(tile)(int k, const float *a, const float *b, float beta, float *c, int64_t 
     if (rows == TILE_ROWS && columns == NAME(TILE_COLUMNS)) {
         for (int i = 0; i < TILE_ROWS; i++)
             for (int j = 0; j < TILE_VECTORS; j++) {
-                NAME(loose) *out = (NAME(loose) *)(c + i * ldc + j * LANES);
+                NAME(loose) *out = (NAME(loose) *)(c + i * ldc + (int64_t)j * LANES);
                 if (beta == 0)
                     *out = (NAME(loose))sum[i][j];
                 else
@@ -79,7 +79,7 @@ NAME(pack)(float *out, int width, int count, int k, float alpha, const float *x,
             continue;
         }
         for (int p = 0; p < k; p++) {
-            float *line = out + p * width;
+            float *line = out + (int64_t)p * width;
             for (int j = 0; j < here; j++)
                 line[j] = alpha * from[j * across + p * along];
             for (int j = here; j < width; j++)

@@ -186,7 +186,7 @@ stage_init(struct stage *stage, uint64_t seed)
         case INIT_ONE:
         case INIT_ZERO:
             for (int64_t j = 0; j < held->elements; j++)
-                out[j] = spec.init == INIT_ONE;
+                out[j] = spec.init == INIT_ONE ? 1 : 0;
         }
     }
     stage->fresh = true;
@@ -339,14 +339,14 @@ block_forward(const struct stage *stage, const struct block *b, real *next)
     int rows = b->rows, c = b->columns;
 
     tensor_norm_forward(compute, &b->norm1, norm);
-    tensor_bias_rows(compute, rows, 3 * c, NULL, b->weight[QKV_BIAS], b->qkv);
+    tensor_bias_rows(compute, rows, (int64_t)3 * c, NULL, b->weight[QKV_BIAS], b->qkv);
     linear_add(stage, rows, c, 3 * c, norm, b->weight[QKV_WEIGHT], b->qkv);
     attention_forward(compute, &b->attention);
     tensor_bias_rows(compute, rows, c, b->input, b->weight[PROJECTION_BIAS], b->middle);
     linear_add(stage, rows, c, c, b->attended, b->weight[PROJECTION_WEIGHT], b->middle);
 
     tensor_norm_forward(compute, &b->norm2, norm);
-    tensor_bias_rows(compute, rows, 4 * c, NULL, b->weight[UP_BIAS], b->hidden);
+    tensor_bias_rows(compute, rows, (int64_t)4 * c, NULL, b->weight[UP_BIAS], b->hidden);
     linear_add(stage, rows, c, 4 * c, norm, b->weight[UP_WEIGHT], b->hidden);
     tensor_gelu_forward(compute, (int64_t)rows * 4 * c, b->hidden, wide);
     tensor_bias_rows(compute, rows, c, b->middle, b->weight[DOWN_BIAS], next);

@@ -309,7 +309,7 @@ transfer_all(struct train *train, struct err *err)
     if (seed)
         stage_init(train->stage, train->epoch->job.seed);
     struct handover handover = {.data_file = -1};
-    size_t messages = 2 * STATE_KINDS;
+    size_t messages = (size_t)2 * STATE_KINDS;
     handover.receives = xcalloc((size_t)in * messages + 1, sizeof(uint32_t));
     handover.peers = xcalloc((size_t)in * messages + 1, sizeof(int));
     handover.sends_room = out * (int)messages + train->epoch->cluster.nodes_count;
