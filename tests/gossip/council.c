@@ -99,6 +99,7 @@ event_pop(struct council *net)
 {
     struct council_event first = net->events[0];
     net->events[0] = net->events[--net->events_count];
+    net->events[net->events_count].body = NULL;
     for (size_t at = 0;;) {
         size_t least = at;
         for (size_t child = 2 * at + 1; child <= 2 * at + 2; child++)

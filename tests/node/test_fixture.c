@@ -155,7 +155,8 @@ START_TEST(loss_gradients_and_three_updates_agree_with_pytorch)
                fixture_find(&fixture, "weight:", tensor.name, tensor.elements),
                (size_t)tensor.elements * sizeof(float));
     }
-    const float *all_tokens = fixture_find(&fixture, "", "tokens", STEPS * count);
+    const float *all_tokens =
+        fixture_find(&fixture, "", "tokens", (int64_t)STEPS * count);
     int32_t *tokens = xcalloc((size_t)count, sizeof(*tokens));
     float scale = 1.0F / (float)(SEQUENCES * shape->context);
     struct worst gradients = {0}, after = {0};

@@ -229,7 +229,8 @@ START_TEST(attention_agrees_with_finite_differences)
     op.weights = random_doubles(rows * columns, 3, 1);
     op.mean = random_doubles(rows * heads, 4, 1);
     op.rdev = random_doubles(rows * heads, 5, 1);
-    op.scratch = random_doubles(SEQUENCES * heads * scratch_stride(length), 6, 1);
+    op.scratch =
+        random_doubles((int64_t)SEQUENCES * heads * scratch_stride(length), 6, 1);
     double *dqkv = random_doubles(count, 7, 1);
     attention_loss(&op);
     double_attention_backward(SEQUENCES, length, heads, (int)columns, op.x, op.out,

@@ -68,7 +68,7 @@ END_TEST
 START_TEST(a_deadline_follows_the_rhythm_that_was_measured)
 {
     int64_t unknown = watch_deadline_ms(watch, &a);
-    ck_assert_int_eq(unknown, 2 * WATCH_DEADLINE_MIN_MS);
+    ck_assert_int_eq(unknown, 2L * WATCH_DEADLINE_MIN_MS);
     int64_t now = speak(&a, 1000, 100, 40);
     ck_assert_int_eq(watch_deadline_ms(watch, &a), WATCH_DEADLINE_MIN_MS);
     ck_assert_int_eq(gone_at(&a, now), now + WATCH_DEADLINE_MIN_MS);
@@ -77,7 +77,7 @@ START_TEST(a_deadline_follows_the_rhythm_that_was_measured)
     int64_t slow = watch_deadline_ms(watch, &a);
     ck_assert(slow > WATCH_DEADLINE_MIN_MS && slow < WATCH_DEADLINE_MAX_MS);
     ck_assert_int_eq(gone_at(&a, now), now + slow);
-    now = speak(&a, now, 9000, 40);
+    speak(&a, now, 9000, 40);
     ck_assert_int_eq(watch_deadline_ms(watch, &a), WATCH_DEADLINE_MAX_MS);
     /* Another member's rhythm is its own. */
     ck_assert_int_eq(watch_deadline_ms(watch, &b), unknown);
@@ -151,7 +151,7 @@ START_TEST(what_a_neighbour_says_counts_only_with_our_own_silence)
     int64_t now = speak(&a, 1000, 100, 20);
     watch_told(watch, now + 10, &a);
     ck_assert_int_eq(watch_gone(watch, now + WATCH_REFUSED_MS - 1, &a), WATCH_HERE);
-    ck_assert_int_eq(watch_gone(watch, now + 2 * WATCH_REFUSED_MS, &a), WATCH_TOLD);
+    ck_assert_int_eq(watch_gone(watch, now + 2L * WATCH_REFUSED_MS, &a), WATCH_TOLD);
     watch_heard(watch, now + 700, &a);
     ck_assert_int_eq(gone_at(&a, now + 700), now + 700 + WATCH_DEADLINE_MIN_MS);
 }
@@ -186,7 +186,7 @@ START_TEST(a_new_set_keeps_the_history_of_who_stays)
     ck_assert_int_eq(watch_heard_ms(watch, &b), 0);
     /* Who comes back begins anew. */
     watch_set(watch, now + 9000, (const struct id[]){a, b}, 2);
-    ck_assert_int_eq(watch_deadline_ms(watch, &b), 2 * WATCH_DEADLINE_MIN_MS);
+    ck_assert_int_eq(watch_deadline_ms(watch, &b), 2L * WATCH_DEADLINE_MIN_MS);
     ck_assert_int_eq(watch_gone(watch, now + 9000, &b), WATCH_HERE);
 }
 END_TEST

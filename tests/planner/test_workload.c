@@ -139,7 +139,7 @@ arena_check(const struct stage_layout *layout, bool gradients)
     }
     if (gradients && layout->head) {
         ck_assert_int_eq(layout->tied_gradient, end);
-        end += (33 * 20 + 15) / 16 * 16;
+        end += (int64_t)(33 * 20 + 15) / 16 * 16;
     }
     ck_assert_int_eq(end, gradients ? layout->gradients : layout->weights);
 }
@@ -174,7 +174,7 @@ START_TEST(stage_bytes_add_up)
     workload_stage_bytes(&small, &whole, &bytes);
     ck_assert_int_ge(bytes.weights, parameters(&small) * 4);
     ck_assert_int_le(bytes.weights,
-                     parameters(&small) * 4 + 64 * workload_tensor_count(&small));
+                     parameters(&small) * 4 + 64L * workload_tensor_count(&small));
     ck_assert_int_eq(bytes.optimizer, 2 * bytes.weights);
     ck_assert_int_eq(bytes.copies, 0);
     workload_communication_floats(&small, &whole, &communication);
@@ -182,7 +182,7 @@ START_TEST(stage_bytes_add_up)
     ck_assert_int_eq(communication.reduction * 8, bytes.gradients);
 
     int64_t boundary = workload_boundary_bytes(&small, 2);
-    ck_assert_int_eq(boundary, 2 * 9 * 20 * 4);
+    ck_assert_int_eq(boundary, 2L * 9 * 20 * 4);
     workload_communication_floats(&small, &middle, &communication);
     ck_assert_int_eq(communication.boundary * 4, boundary);
     ck_assert_int_eq(communication.activation_receive, 3 * communication.boundary);
@@ -200,7 +200,7 @@ START_TEST(stage_bytes_add_up)
     workload_communication_floats(&small, &last, &communication);
     ck_assert_int_eq(communication.activation_send, 0);
     ck_assert_int_eq(communication.gradient_receive, 0);
-    ck_assert_int_eq(communication.tied, 33 * 20);
+    ck_assert_int_eq(communication.tied, 33L * 20);
 }
 END_TEST
 

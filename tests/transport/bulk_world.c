@@ -41,7 +41,7 @@ world_new(uint64_t seed)
     struct world *world = xcalloc(1, sizeof(*world));
     world->rng = (struct rng){.seed = seed};
     world->now_us = 1;
-    world->letters = xcalloc(LETTERS * 2, sizeof(*world->letters));
+    world->letters = xcalloc((size_t)LETTERS * 2, sizeof(*world->letters));
     for (int i = 0; i < NODES; i++) {
         world->flows[i] = flow_new();
         world->ids[i].bytes[0] = (uint8_t)(i + 1);
@@ -100,7 +100,7 @@ struct letter *
 letter_new(struct world *world, uint64_t epoch, int from, int to,
            enum bulk_channel channel, size_t bytes)
 {
-    ck_assert_int_lt(world->letters_count, LETTERS * 2);
+    ck_assert_int_lt(world->letters_count, 2L * LETTERS);
     struct letter *letter = &world->letters[world->letters_count++];
     *letter = (struct letter){.epoch = epoch,
                               .from = from,

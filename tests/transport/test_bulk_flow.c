@@ -19,7 +19,7 @@ random_size(struct rng *rng)
         return rng_below(rng, 2);
     if (kind < 7)
         return rng_below(rng, 20000);
-    return rng_below(rng, 3 * CHUNK_BYTES);
+    return rng_below(rng, (uint64_t)3 * CHUNK_BYTES);
 }
 
 static void

@@ -247,7 +247,7 @@ START_TEST(a_large_frame_arrives_whole)
     connect_both(&pair.a, &pair.b);
     size_t len = frame_kind_bytes_max(FRAME_COMMIT);
     uint8_t *body = xcalloc(len, 1);
-    memcpy(body, "large", 5);
+    memcpy(body, "large", sizeof("large"));
     ck_assert_int_eq(
         mesh_send(pair.a.mesh, key_id(pair.b.key), FRAME_COMMIT, body, len, &err), 0);
     free(body);
