@@ -89,7 +89,7 @@ struct run_progress {
     int64_t compute_us, predicted_us; /* smoothed, of this node, for the correction */
     int64_t told_ms;                  /* last word about it to those without a part */
     int64_t done_step;                /* the run's last step is done here; -1: not yet */
-    int64_t written_step;             /* newest checkpoint written in this epoch; -1: none */
+    int64_t written_step; /* newest checkpoint written in this epoch; -1: none */
 };
 
 struct control;

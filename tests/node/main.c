@@ -23,25 +23,11 @@ int
 main(void)
 {
     static Suite *(*const suites[])(void) = {
-        suite_gradients,
-        suite_fixture,
-        suite_matmul,
-        suite_stage,
-        suite_data,
-        suite_recover,
-        suite_train,
-        suite_report,
-        suite_view,
-        suite_watch,
-        suite_job,
-        suite_config,
-        suite_safetensors,
-        suite_checkpoint,
-        suite_show,
-        suite_talk,
-        suite_commands,
-        suite_join_swarm,
-        NULL,
+        suite_gradients,   suite_fixture,    suite_matmul, suite_stage,
+        suite_data,        suite_recover,    suite_train,  suite_report,
+        suite_view,        suite_watch,      suite_job,    suite_config,
+        suite_safetensors, suite_checkpoint, suite_show,   suite_talk,
+        suite_commands,    suite_join_swarm, NULL,
     };
     return suite_run(suites);
 }
