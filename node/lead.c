@@ -23,6 +23,7 @@ enum {
     LINK_SETTLE_MS = 400, /* a broken connection may be the first sign of a loss */
     SLOW_EVERY_MS = 10000,
     REST_MS = 3000,
+    VOTERS_MS = 250,
     MEASURE_MS_MAX = 20000,
     /* A connection that is up may belong to one who hangs; gossip probes in turns. */
     HEARD_MS_MAX = 1500,
@@ -187,6 +188,37 @@ choose_members(struct node *node, int64_t now)
     qsort(lead->members, lead->members_count, sizeof(lead->members[0]), compare_ids);
 }
 
+/*
+ * Do those who are chosen (`reported`: those of them who reported), with the voters who
+ * leave but are here, decide? A proposal that most voters have no part in must not leave
+ * a leader that is deaf: they would take it over, and be out of their own swarm.
+ */
+static bool
+chosen_decide(const struct node *node, int64_t now, bool reported)
+{
+    const struct lead *lead = &node->lead;
+    uint32_t mask = 0;
+    for (uint32_t v = 0; v < node->decree.voters_count; v++) {
+        const struct id *voter = &node->decree.voters[v];
+        bool stays = leaving(node, voter) && !gone(node, voter, now);
+        if (reported)
+            stays = stays || view_node(&lead->draft, voter) >= 0;
+        for (size_t i = 0; !reported && !stays && i < lead->members_count; i++)
+            stays = id_equal(&lead->members[i], voter);
+        mask |= stays ? 1u << v : 0;
+    }
+    return decree_quorum(&node->decree, mask);
+}
+
+/* Nobody is halted, or asked again, for what could not be decided. */
+static void
+wait_for_voters(struct node *node, int64_t now)
+{
+    log_limited(LOG_WARN, "lead", "too few voters are here to decide on a new epoch");
+    node->lead.rest_until_ms = now + VOTERS_MS;
+    lead_reset(node);
+}
+
 static void
 ask(struct node *node, int64_t now)
 {
@@ -239,6 +271,10 @@ freeze(struct node *node, enum decree_cause cause, int64_t now)
     }
     snprintf(lead->draft.ended, sizeof(lead->draft.ended), "%s", lead->ended);
     choose_members(node, now);
+    if (!chosen_decide(node, now, false)) {
+        wait_for_voters(node, now);
+        return;
+    }
     lead->state = LEAD_FREEZING;
     lead->cause = cause;
     lead->asked_ms = now;
@@ -308,6 +344,10 @@ propose(struct node *node, int64_t now)
 {
     struct lead *lead = &node->lead;
     struct err err;
+    if (!chosen_decide(node, now, true)) {
+        wait_for_voters(node, now);
+        return;
+    }
     note_former(node);
     if (view_derive(&lead->draft, node->view, &err)) {
         if (lead->cause == CAUSE_JOB && lead->submit) {
