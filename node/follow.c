@@ -30,7 +30,7 @@ send_report(struct node *node)
     report.profile.correction_ppm = 1000000;
     if (freeze->with_job) {
         report.job = freeze->job.train.id;
-        if (!id_equal(&node->cannot, &report.job))
+        if (!id_equal(&node->cannot, &report.job) && !node->leaving_ms)
             report.profile = node->profile;
     }
     struct buf body = {0};

@@ -23,6 +23,7 @@ enum {
     LINK_SETTLE_MS = 400, /* a broken connection may be the first sign of a loss */
     SLOW_EVERY_MS = 10000,
     REST_MS = 3000,
+    HAND_OVER_MS_MAX = 20000,
     VOTERS_MS = 250,
     MEASURE_MS_MAX = 20000,
     /* A connection that is up may belong to one who hangs; gossip probes in turns. */
@@ -81,6 +82,23 @@ gone(const struct node *node, const struct id *id, int64_t now)
     return member && member->state == MEMBER_DEAD;
 }
 
+/*
+ * A member that leaves is first planned around: it stays for one epoch without a part (its report
+ * says that it does not compute), so that others fetch from it what it alone holds. It is
+ * let go when a step of that epoch is applied.
+ */
+static bool
+hands_over(const struct node *node, const struct id *id, int64_t now)
+{
+    const struct view *view = node->view;
+    if (!view->planned || gone(node, id, now))
+        return false;
+    if (view_worker(view, view_node(view, id)))
+        return true;
+    return node->run.step <= view->recovery.base_step &&
+           now - node->entered_epoch_ms < HAND_OVER_MS_MAX;
+}
+
 /* A newer boot of a member lost what the older one knew: it is a joiner. */
 static bool
 rebooted(const struct node *node, const struct decree_member *listed)
@@ -123,7 +141,8 @@ find_reason(struct node *node, int64_t now, enum decree_cause *cause)
     for (uint32_t i = 0; i < node->decree.members_count; i++) {
         const struct decree_member *listed = &node->decree.members[i];
         if (leaving(node, &listed->id))
-            leave = true;
+            leave = leave || !hands_over(node, &listed->id, now) ||
+                    view_worker(node->view, view_node(node->view, &listed->id));
         else if (gone(node, &listed->id, now))
             loss = true;
         else if (rebooted(node, listed))
@@ -171,7 +190,7 @@ choose_members(struct node *node, int64_t now)
     lead->members_count = 0;
     for (uint32_t i = 0; i < node->decree.members_count; i++) {
         const struct id *id = &node->decree.members[i].id;
-        if (leaving(node, id))
+        if (leaving(node, id) && !hands_over(node, id, now))
             continue;
         if (!gone(node, id, now))
             lead->members[lead->members_count++] = *id;
@@ -226,10 +245,6 @@ ask(struct node *node, int64_t now)
     struct buf body = {0}, job = {0}, newest = {0};
     if (lead->draft.state != JOB_NONE)
         job_encode(&lead->draft.job, &job);
-    writer_array(&body, 3);
-    writer_uint(&body, agree_term(node->agree));
-    writer_uint(&body, node->decree.epoch);
-    writer_bytes(&body, job.data, job.len);
     for (size_t i = 0; i < lead->members_count; i++) {
         const struct id *id = &lead->members[i];
         if (view_node(&lead->draft, id) >= 0)

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 enum {
-    LEAVE_MS_MAX = 8000,
+    LEAVE_MS_MAX = 30000,
     MEASURE_EVERY_MS = 1000,
     CONTROL_IO_THREADS = 1,
     BULK_IO_THREADS = 1
@@ -484,6 +484,7 @@ node_free(struct node *node)
     agree_free(node->agree);
     links_free(node->links);
     watch_free(node->watch);
+    severed_free(node->lead.severed);
     effects_release(&node->effects);
     lead_reset(node);
     if (node->view)
@@ -567,6 +568,7 @@ node_run(const struct node_config *config, struct err *err)
     copy_config(&node->config, config);
     node->lock_fd = node->signal_fd = -1;
     node->watch = watch_new();
+    node->lead.severed = severed_new();
     node->links = links_new();
     node->ticked_ms = clock_ms();
     int result =
