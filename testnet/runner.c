@@ -365,8 +365,10 @@ submit(struct runner *runner, int64_t now)
         if (runner->train.status) {
             char line[160];
             last_line(runner->train_log, line);
+            static const char prefix[] = "flotilla train: ";
+            bool prefixed = strncmp(line, prefix, sizeof(prefix) - 1) == 0;
             give_up(runner, "the job was not taken: %.150s",
-                    strncmp(line, "flotilla: ", 10) == 0 ? line + 10 : line);
+                    prefixed ? line + sizeof(prefix) - 1 : line);
         } else {
             screen_say(&runner->screen, now, "the job is submitted");
         }

@@ -238,7 +238,7 @@ testnet_main(int argc, char **argv)
     struct err err;
     bool passed = false;
     if (run(&given, &passed, &err)) {
-        fprintf(stderr, "flotilla: %s\n", err.msg);
+        fprintf(stderr, "flotilla testnet: %s\n", err.msg);
         return err.code == ERR_USAGE ? TESTNET_USAGE : TESTNET_FAILED;
     }
     return passed ? TESTNET_PASSED : TESTNET_FAILED;
