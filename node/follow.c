@@ -30,7 +30,7 @@ send_report(struct node *node)
     report.profile.correction_ppm = 1000000;
     if (freeze->with_job) {
         report.job = freeze->job.train.id;
-        if (!id_equal(&node->cannot, &report.job) && !node->leaving_ms)
+        if (!id_equal(&node->cannot, &report.job) && !node->leaving_ms && !freeze->rests)
             report.profile = node->profile;
     }
     struct buf body = {0};
@@ -69,7 +69,7 @@ go_on_reporting(struct node *node)
     struct freeze *freeze = &node->freeze;
     if (!freeze->halted || freeze->profiling)
         return;
-    if (freeze->with_job && !follow_measured(node, &freeze->job)) {
+    if (freeze->with_job && !freeze->rests && !follow_measured(node, &freeze->job)) {
         freeze->profiling = true;
         measure(node, &freeze->job);
         return;
@@ -103,10 +103,11 @@ follow_freeze(struct node *node, const struct id *from, const void *body, size_t
     if (!reader)
         return;
     size_t job_len;
-    reader_enter(reader, 3, 3);
+    reader_enter(reader, 4, 4);
     uint64_t term = reader_uint(reader, UINT64_MAX);
     uint64_t epoch = reader_uint(reader, UINT64_MAX);
     const uint8_t *bytes = reader_bytes(reader, JOB_BYTES_MAX, &job_len);
+    bool rests = reader_bool(reader);
     reader_leave(reader);
     struct job job = {0};
     if (reader_close(&reader, &err) ||
@@ -127,7 +128,8 @@ follow_freeze(struct node *node, const struct id *from, const void *body, size_t
     }
     struct freeze *freeze = &node->freeze;
     bool again = freeze->active && freeze->term == term && freeze->epoch == epoch &&
-                 id_equal(&freeze->leader, from) && freeze->with_job == (job_len > 0) &&
+                 id_equal(&freeze->leader, from) && freeze->rests == rests &&
+                 freeze->with_job == (job_len > 0) &&
                  (job_len == 0 || id_equal(&freeze->job.train.id, &job.train.id));
     if (again) {
         job_release(&job);
@@ -137,6 +139,7 @@ follow_freeze(struct node *node, const struct id *from, const void *body, size_t
     bool same_job =
         freeze->with_job && job_len > 0 && id_equal(&freeze->job.train.id, &job.train.id);
     begin_freeze(node, from, term, epoch);
+    freeze->rests = rests;
     freeze->with_job = job_len > 0;
     freeze->job = job;
     if (freeze->halted && !same_job)

@@ -19,7 +19,7 @@ on_evidence(struct node *node, const struct frame *frame, struct err *err)
     char what[112];
     reader_enter(reader, 4, 4);
     reader_id(reader, &about);
-    uint64_t kind = reader_uint(reader, EVIDENCE_FAILED);
+    uint64_t kind = reader_uint(reader, EVIDENCE_SEVERED);
     uint64_t epoch = reader_uint(reader, UINT64_MAX);
     reader_text(reader, what, sizeof(what));
     reader_leave(reader);
@@ -34,6 +34,8 @@ on_evidence(struct node *node, const struct frame *frame, struct err *err)
         watch_told(node->watch, now, &about);
     if (leads && kind == EVIDENCE_BROKEN && node->lead.link_at_ms == 0)
         node->lead.link_at_ms = now;
+    if (leads && kind == EVIDENCE_SEVERED && decree_member(&node->decree, &about))
+        lead_severed(node, &frame->from, &about);
     if (leads && kind == EVIDENCE_FAILED) {
         node->lead.done = true;
         snprintf(node->lead.ended, sizeof(node->lead.ended), "failed: %s", what);

@@ -158,6 +158,8 @@ find_reason(struct node *node, int64_t now, enum decree_cause *cause)
         else
             join = true;
     }
+    if (severed_over(lead->severed, now) && node->view->state != JOB_NONE)
+        lead->link_at_ms = now;
     bool link = lead->link_at_ms && now - lead->link_at_ms >= LINK_SETTLE_MS;
     if (loss)
         *cause = CAUSE_LOSS;
@@ -249,6 +251,12 @@ ask(struct node *node, int64_t now)
         const struct id *id = &lead->members[i];
         if (view_node(&lead->draft, id) >= 0)
             continue;
+        buf_clear(&body);
+        writer_array(&body, 4);
+        writer_uint(&body, agree_term(node->agree));
+        writer_uint(&body, node->decree.epoch);
+        writer_bytes(&body, job.data, job.len);
+        writer_bool(&body, severed_rests(lead->severed, now, id));
         if (id_equal(id, &node->id)) {
             follow_freeze(node, id, body.data, body.len);
             continue;
@@ -656,9 +664,33 @@ lead_done(struct node *node, int member, bool written)
 }
 
 void
+lead_severed(struct node *node, const struct id *a, const struct id *b)
+{
+    struct lead *lead = &node->lead;
+    int64_t now = clock_ms();
+    if (lead->link_at_ms == 0)
+        lead->link_at_ms = now;
+    if (id_equal(a, b))
+        return;
+    const struct id *rests =
+        severed_broke(lead->severed, now, node->decree.epoch, &node->id, a, b);
+    if (!rests)
+        return;
+    char one[NAME_BYTES_MAX + 1], other[NAME_BYTES_MAX + 1], name[NAME_BYTES_MAX + 1];
+    log_warn("lead",
+             "the data connection between two members breaks in every epoch, one of them "
+             "has no part in the run for a while; are both open to each other at their "
+             "port + 2? a=%s b=%s rests=%s for_s=%lld",
+             node_name_of(node, a, one), node_name_of(node, b, other),
+             node_name_of(node, rests, name),
+             (long long)severed_rest_ms(lead->severed, rests) / 1000);
+}
+
+void
 lead_committed(struct node *node)
 {
     struct lead *lead = &node->lead;
+    severed_epoch(lead->severed, &node->decree);
     memset(lead->finished, 0, sizeof(lead->finished));
     /* What was reported of an older epoch is said again if it still holds. */
     lead->link_at_ms = 0;

@@ -20,6 +20,7 @@
 #include "gossip/link.h"
 #include "node/config.h"
 #include "node/events.h"
+#include "node/severed.h"
 #include "node/view.h"
 #include "node/watch.h"
 #include "transport/bulk.h"
@@ -33,7 +34,8 @@ enum evidence_kind {
     EVIDENCE_GONE,   /* its connection closed and redials are refused */
     EVIDENCE_BROKEN, /* to the leader: a connection inside the plan broke, or a halted
                         epoch was not followed by another */
-    EVIDENCE_FAILED  /* to the leader: the engine cannot go on with the run */
+    EVIDENCE_FAILED, /* to the leader: the engine cannot go on with the run */
+    EVIDENCE_SEVERED /* to the leader: the data connection to it closed or does not open */
 };
 
 /* A leader asked us to halt: what we owe it. */
@@ -42,6 +44,7 @@ struct freeze {
     struct id leader;
     uint64_t term;
     uint64_t epoch; /* the one that we halted */
+    bool rests;     /* our device is to be left out */
     bool with_job;
     struct job job; /* what to report about */
     bool halted;    /* progress is known */
@@ -69,6 +72,7 @@ struct lead {
     char ended[128];            /* how the run ended, for everybody */
     struct job job;             /* submitted */
     struct id submitter;
+    struct severed *severed;
     int64_t link_at_ms;     /* a connection inside the plan broke, 0: none */
     int64_t slow_at_ms;     /* next look at measured speed */
     struct id excluded[16]; /* did not report in time: not asked again for a while */
@@ -226,6 +230,8 @@ int lead_stop_job(struct node *node, struct err *err);
 void lead_done(struct node *node, int member, bool written);
 void lead_committed(
     struct node *node); /* a new epoch is in force: what waited for it is done */
+/* The data connection between these two broke or does not open. */
+void lead_severed(struct node *node, const struct id *a, const struct id *b);
 void lead_lost(struct node *node); /* somebody else leads, or nobody */
 void lead_reset(struct node *node);
 /* To who asked for a job or its end; empty: it is taken. */
@@ -250,7 +256,8 @@ void follow_awake_reply(struct node *node, const struct id *from, uint64_t nonce
 void worker_enter(struct node *node);
 void worker_reports(struct node *node);
 void worker_bulk_events(struct node *node);
-void worker_link_broken(struct node *node, int peer, const char *why);
+void worker_link_broken(struct node *node, int peer, enum evidence_kind kind,
+                        const char *why);
 void worker_copied(struct node *node, int stage, int64_t step);
 void worker_progress_tick(struct node *node, int64_t now_ms);
 int worker_progress_receive(struct node *node, const struct id *from, const void *body,

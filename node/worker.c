@@ -293,7 +293,7 @@ on_stall(struct node *node, const struct train_report *report)
     events_end(node->events);
     if (report->waited_ms < STALL_EVIDENCE_MS || node->freeze.active || node->paused[0])
         return;
-    worker_link_broken(node, report->peer, "waited too long");
+    worker_link_broken(node, report->peer, EVIDENCE_BROKEN, "waited too long");
 }
 
 static void
@@ -425,7 +425,7 @@ worker_progress_tick(struct node *node, int64_t now)
 /* ---- the data plane's events ---- */
 
 void
-worker_link_broken(struct node *node, int peer, const char *why)
+worker_link_broken(struct node *node, int peer, enum evidence_kind kind, const char *why)
 {
     if (!node->view->planned || peer < 0 || (uint32_t)peer >= node->decree.members_count)
         return;
@@ -435,13 +435,14 @@ worker_link_broken(struct node *node, int peer, const char *why)
     log_limited(LOG_WARN, "node",
                 "a connection inside the plan is broken to=%s reason=\"%s\"",
                 node_name_of(node, about, name), why);
-    if (id_equal(leader, &node->id)) {
-        if (node->lead.link_at_ms == 0)
-            node->lead.link_at_ms = clock_ms();
-        return;
+    if (!id_equal(leader, &node->id)) {
+        if (!id_empty(leader))
+            node_evidence(node, leader, about, kind, why);
+    } else if (kind == EVIDENCE_SEVERED) {
+        lead_severed(node, &node->id, about);
+    } else if (node->lead.link_at_ms == 0) {
+        node->lead.link_at_ms = clock_ms();
     }
-    if (!id_empty(leader))
-        node_evidence(node, leader, about, EVIDENCE_BROKEN, why);
 }
 
 void
@@ -458,7 +459,8 @@ worker_bulk_events(struct node *node)
                 view_worker(node->view,
                             node->member ? view_node(node->view, &node->id) : -1) &&
                 view_worker(node->view, event.peer))
-                worker_link_broken(node, event.peer, "data connection lost");
+                worker_link_broken(node, event.peer, EVIDENCE_SEVERED,
+                                   "data connection lost");
             break;
         case BULK_STALE: {
             /* For a moment after a change this is only the slower ones' last words. */
