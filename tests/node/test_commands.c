@@ -373,7 +373,8 @@ START_TEST(a_missing_corpus_is_named_and_nothing_runs)
     DIR *dir = opendir(swarm_path("one/data"));
     for (struct dirent *entry; dir && (entry = readdir(dir));)
         ck_assert_msg(entry->d_name[0] == '.', "%s is left", entry->d_name);
-    closedir(dir);
+    if (dir)
+        closedir(dir);
     swarm_write("corpus/one.txt", "");
     ck_assert_int_eq(
         swarm_run(&out, 5000, "train", swarm_path("tiny.yaml"), "--data", one.data, NULL),
