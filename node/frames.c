@@ -119,17 +119,25 @@ on_progress(struct node *node, const struct frame *frame, struct err *err)
     return worker_progress_receive(node, &frame->from, frame->body, frame->body_len, err);
 }
 
+/* A question of somebody who may have slept, and its answer: a nonce and an epoch. */
 static int
-on_awake_ask(struct node *node, const struct frame *frame, struct err *err)
+read_awake(const struct frame *frame, uint64_t *nonce, uint64_t *epoch, struct err *err)
 {
     struct reader *reader = reader_open(frame->body, frame->body_len, err);
     if (!reader)
         return -1;
     reader_enter(reader, 2, 2);
-    uint64_t nonce = reader_uint(reader, UINT64_MAX);
-    uint64_t epoch = reader_uint(reader, UINT64_MAX);
+    *nonce = reader_uint(reader, UINT64_MAX);
+    *epoch = reader_uint(reader, UINT64_MAX);
     reader_leave(reader);
-    if (reader_close(&reader, err))
+    return reader_close(&reader, err);
+}
+
+static int
+on_awake_ask(struct node *node, const struct frame *frame, struct err *err)
+{
+    uint64_t nonce, epoch;
+    if (read_awake(frame, &nonce, &epoch, err))
         return -1;
     struct buf body = {0};
     writer_array(&body, 2);
@@ -148,14 +156,8 @@ on_awake_ask(struct node *node, const struct frame *frame, struct err *err)
 static int
 on_awake_reply(struct node *node, const struct frame *frame, struct err *err)
 {
-    struct reader *reader = reader_open(frame->body, frame->body_len, err);
-    if (!reader)
-        return -1;
-    reader_enter(reader, 2, 2);
-    uint64_t nonce = reader_uint(reader, UINT64_MAX);
-    uint64_t epoch = reader_uint(reader, UINT64_MAX);
-    reader_leave(reader);
-    if (reader_close(&reader, err))
+    uint64_t nonce, epoch;
+    if (read_awake(frame, &nonce, &epoch, err))
         return -1;
     follow_awake_reply(node, &frame->from, nonce, epoch);
     return 0;
