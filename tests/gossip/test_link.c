@@ -173,7 +173,7 @@ START_TEST(the_freshest_links_are_told_in_ascending_order)
 }
 END_TEST
 
-START_TEST(each_new_link_is_probed_once_two_seconds_apart)
+START_TEST(each_new_link_is_probed_once_400_ms_apart)
 {
     struct links *links = links_new();
     struct id peers[3] = {{{1}}, {{2}}, {{3}}};
@@ -184,9 +184,9 @@ START_TEST(each_new_link_is_probed_once_two_seconds_apart)
         ck_assert_int_ge(bytes, 1 << 20);
         ck_assert_int_le(bytes, 8 << 20);
         links_probe_sent(links, now_ms, due, bytes);
-        ck_assert_ptr_null(links_probe_due(links, now_ms + 1999, peers, 3, &bytes));
+        ck_assert_ptr_null(links_probe_due(links, now_ms + 399, peers, 3, &bytes));
         links_sample(links, now_ms + 100, due, bytes, 100000, false);
-        now_ms += 2000;
+        now_ms += 400;
     }
     ck_assert_ptr_null(links_probe_due(links, now_ms, peers, 3, &bytes));
     now_ms += 10 * MINUTE_MS;
@@ -275,7 +275,7 @@ suite_link(void)
     tcase_add_test(tests, the_round_trip_is_the_smallest_of_lately);
     tcase_add_test(tests, a_change_shows_until_it_is_told);
     tcase_add_test(tests, the_freshest_links_are_told_in_ascending_order);
-    tcase_add_test(tests, each_new_link_is_probed_once_two_seconds_apart);
+    tcase_add_test(tests, each_new_link_is_probed_once_400_ms_apart);
     tcase_add_test(tests, a_probe_that_brought_nothing_is_not_repeated_at_once);
     tcase_add_test(tests, probes_keep_to_their_budget);
     tcase_add_test(tests, a_forgotten_link_is_gone);
