@@ -672,8 +672,9 @@ lead_severed(struct node *node, const struct id *a, const struct id *b)
         lead->link_at_ms = now;
     if (id_equal(a, b))
         return;
-    const struct id *rests =
-        severed_broke(lead->severed, now, node->decree.epoch, &node->id, a, b);
+    bool worked = node->run.step > node->view->recovery.base_step;
+    const struct id *rests = severed_broke(lead->severed, now, node->decree.epoch, worked,
+                                           &node->id, &node->view->submitter, a, b);
     if (!rests)
         return;
     char one[NAME_BYTES_MAX + 1], other[NAME_BYTES_MAX + 1], name[NAME_BYTES_MAX + 1];

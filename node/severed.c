@@ -114,19 +114,22 @@ begin_rest(struct severed *severed, int64_t now_ms, const struct id *id)
 }
 
 const struct id *
-severed_broke(struct severed *severed, int64_t now_ms, uint64_t epoch,
-              const struct id *leader, const struct id *a, const struct id *b)
+severed_broke(struct severed *severed, int64_t now_ms, uint64_t epoch, bool worked,
+              const struct id *leader, const struct id *submitter, const struct id *a,
+              const struct id *b)
 {
     must(!id_equal(a, b));
     struct pair *pair = find_pair(severed, a, b);
     if (pair->epoch == epoch)
         return NULL;
-    bool again = pair->epoch != 0 && epoch - pair->epoch <= EPOCHS_BETWEEN;
+    bool again = pair->epoch != 0 && !worked && epoch - pair->epoch <= EPOCHS_BETWEEN;
     pair->epoch = epoch;
     if (!again || severed_rests(severed, now_ms, a) || severed_rests(severed, now_ms, b))
         return NULL;
     int a_named = named(severed, a), b_named = named(severed, b);
     bool first = a_named != b_named ? a_named > b_named : id_compare(a, b) > 0;
+    if (id_equal(a, submitter) || id_equal(b, submitter))
+        first = id_equal(b, submitter);
     if (id_equal(a, leader) || id_equal(b, leader))
         first = id_equal(b, leader);
     return begin_rest(severed, now_ms, first ? a : b);

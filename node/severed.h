@@ -4,8 +4,9 @@
  *
  * A leader's memory: a step machine without clocks or sockets. A pair that breaks once is
  * mended by a new epoch. One that breaks again in the epoch after has no connection to be
- * had: a firewall, a route. One of the two then rests: never the leader, else the one that
- * more pairs name, else the larger id. It stays a member and gives what it holds; after
+ * had: a firewall, a route. One of the two then rests: never the leader, rather
+ * not the submitter, who gathers the checkpoints, else the one that more pairs name, else
+ * the larger id. It stays a member and gives what it holds; after
  * REST_MS_MIN it is tried again, and rests twice as long each time that this fails.
  */
 #ifndef NODE_SEVERED_H
@@ -24,10 +25,12 @@ struct severed;
 struct severed *severed_new(void);
 void severed_free(struct severed *severed);
 
-/* In this epoch the data connection between a and b broke or did not open. Who rests from
- * now on because of it; NULL: nobody new. Valid until the next call. */
+/* In this epoch the data connection between a and b broke or did not open. `worked`: steps
+ * were made in it, so that it was there before. Who rests from now on because of it; NULL:
+ * nobody new. Valid until the next call. */
 const struct id *severed_broke(struct severed *severed, int64_t now_ms, uint64_t epoch,
-                               const struct id *leader, const struct id *a,
+                               bool worked, const struct id *leader,
+                               const struct id *submitter, const struct id *a,
                                const struct id *b);
 
 bool severed_rests(const struct severed *severed, int64_t now_ms, const struct id *id);

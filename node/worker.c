@@ -445,6 +445,30 @@ worker_link_broken(struct node *node, int peer, enum evidence_kind kind, const c
     }
 }
 
+/* Does one of them send the other copies, or parts of a checkpoint? */
+static bool
+gives(const struct view *view, int from, int to)
+{
+    const struct duties *duties = &view->duties;
+    bool gathers = false;
+    for (int g = 0; g < duties->gatherers_count; g++)
+        gathers = gathers || duties->gatherers[g] == to;
+    for (int s = 0; s < view->plan.stages_count; s++)
+        if (duties->source[s] == from && (gathers || duties->keeper[s] == to))
+            return true;
+    return false;
+}
+
+/* Do these two need a data connection? */
+static bool
+joined(const struct view *view, int a, int b)
+{
+    if (!view->planned || a < 0 || b < 0)
+        return false;
+    return (view_worker(view, a) && view_worker(view, b)) || gives(view, a, b) ||
+           gives(view, b, a);
+}
+
 void
 worker_bulk_events(struct node *node)
 {
@@ -455,10 +479,8 @@ worker_bulk_events(struct node *node)
         case BULK_UP:
             break;
         case BULK_LOST:
-            if (event.epoch == node->decree.epoch && node->view->planned &&
-                view_worker(node->view,
-                            node->member ? view_node(node->view, &node->id) : -1) &&
-                view_worker(node->view, event.peer))
+            if (event.epoch == node->decree.epoch && node->member &&
+                joined(node->view, view_node(node->view, &node->id), event.peer))
                 worker_link_broken(node, event.peer, EVIDENCE_SEVERED,
                                    "data connection lost");
             break;

@@ -346,6 +346,15 @@ zone_has_replica(const struct plan *plan, const struct cluster *cluster, int sta
     return false;
 }
 
+/* Who has no device for the run cannot keep a part of it, or rests since others do not
+ * reach it. */
+static bool
+keeps(const struct plan *plan, const struct cluster *cluster, int stage, int node)
+{
+    return cluster->nodes[node].profile.count > 0 ||
+           cluster->nodes[plan->stages[stage].nodes[0]].profile.count == 0;
+}
+
 static int
 find_keeper(const struct plan *plan, const struct cluster *cluster, int stage,
             const int *duties)
@@ -353,7 +362,7 @@ find_keeper(const struct plan *plan, const struct cluster *cluster, int stage,
     int best = -1, best_rank = 0;
     for (int n = 0; n < cluster->nodes_count; n++) {
         int own = find_stage(plan, n);
-        if (own == stage)
+        if (own == stage || !keeps(plan, cluster, stage, n))
             continue;
         bool near = zone_has_replica(plan, cluster, stage, cluster->nodes[n].zone);
         /* Zone before part in the plan before load. */
@@ -386,7 +395,7 @@ recover_duties(const struct plan *plan, const struct cluster *cluster, int submi
 
     int first = submitter >= 0 ? submitter : 0, second = -1;
     for (int n = 0; n < cluster->nodes_count; n++) {
-        if (n == first)
+        if (n == first || !keeps(plan, cluster, 0, n))
             continue;
         bool other = cluster->nodes[n].zone != cluster->nodes[first].zone;
         if (second < 0 ||

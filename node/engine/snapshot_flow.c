@@ -410,12 +410,24 @@ send_to(struct train *train, struct held *held, int peer, bool gather)
         port, peer, BULK_COPY, copy_tag(step, gather, 1), held->state, held->bytes);
 }
 
+/* Somebody who has to take what our stage sends. */
+static int
+receiver(const struct train *train)
+{
+    const struct duties *duties = &train->epoch->duties;
+    int keeper = duties->keeper[train->stage_number];
+    for (int i = 0; keeper < 0 && i < duties->gatherers_count; i++)
+        if (duties->gatherers[i] != train->epoch->self)
+            keeper = duties->gatherers[i];
+    return keeper;
+}
+
 /* A buffer that may be written, waiting for one when the copies are behind; or, with
  * `part`, until our part of the checkpoint before is where it belongs. */
 static struct held *
 snapshot_buffer(struct train *train, bool part, struct err *err)
 {
-    int64_t started_ms = clock_ms();
+    int64_t started_ms = clock_ms(), stalls = 0;
     for (;;) {
         flow_pump(train);
         struct held *best = NULL;
@@ -429,10 +441,11 @@ snapshot_buffer(struct train *train, bool part, struct err *err)
             return best;
         if (train_listen(train, err))
             return NULL;
-        if (clock_ms() - started_ms > STALL_MS_MIN)
-            log_limited(LOG_WARN, "engine",
-                        "training waits for copies to be complete step=%lld copied=%lld",
-                        (long long)train->applied, (long long)train->copied_step);
+        int64_t waited_ms = clock_ms() - started_ms;
+        if (waited_ms >= STALL_MS_MIN * (stalls + 1)) {
+            stalls = waited_ms / STALL_MS_MIN;
+            train_stalled(train, WAIT_COPIES, receiver(train), waited_ms);
+        }
         train_rest(train, 20);
     }
 }

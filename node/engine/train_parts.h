@@ -100,6 +100,7 @@ enum wait_kind {
     WAIT_COMMIT,
     WAIT_STATE,
     WAIT_SEND,
+    WAIT_COPIES,
     WAIT_KINDS
 };
 

@@ -9,7 +9,7 @@ enum { WAITS_ENOUGH = 8, WAIT_SLICE_MS = 100 };
 
 static const char *const wait_names[WAIT_KINDS] = {
     "activation",    "gradient",         "all-reduce",   "tied gradient",
-    "norms of step", "state of a layer", "room to send",
+    "norms of step", "state of a layer", "room to send", "copies to be complete",
 };
 
 static int
