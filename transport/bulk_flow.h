@@ -87,7 +87,7 @@ void flow_halt(struct flow *flow);
 uint64_t flow_epoch(const struct flow *flow); /* 0 before the first */
 
 /* The link to a peer of the epoch can be written to; cannot (never to be again in this
- * epoch); is full for now. */
+ * epoch); takes no more at present. */
 void flow_up(struct flow *flow, int peer);
 void flow_down(struct flow *flow, int peer);
 void flow_blocked(struct flow *flow, int peer, bool blocked);
