@@ -8,7 +8,7 @@
 /* What the signature covers starts with this, so that it is good for nothing else. */
 static const char purpose[4] = {'r', 'e', 'c', '1'};
 
-enum { RECORD_FIELDS = 14, RECORD_THREADS_MAX = 1 << 16 };
+enum { RECORD_FIELDS = 15, RECORD_THREADS_MAX = 1 << 16 };
 
 /* ---- rates ---- */
 
@@ -48,6 +48,7 @@ body_encode(const struct record *record, struct buf *out)
     writer_uint(out, record->memory_bytes);
     writer_uint(out, record->epoch);
     writer_uint(out, record->job);
+    writer_uint(out, record->reach);
     writer_bytes(out, record->admission, KEY_SIGNATURE_BYTES);
     writer_array(out, record->links_count);
     for (uint32_t i = 0; i < record->links_count; i++) {
@@ -128,6 +129,7 @@ body_decode(const uint8_t *bytes, size_t len, struct record *out, struct err *er
     out->memory_bytes = reader_uint(reader, INT64_MAX);
     out->epoch = reader_uint(reader, UINT64_MAX);
     out->job = reader_uint(reader, UINT64_MAX);
+    out->reach = (enum record_reach)reader_uint(reader, REACH_NONE);
     reader_fixed(reader, out->admission, KEY_SIGNATURE_BYTES);
     links_decode(reader, out);
     reader_leave(reader);

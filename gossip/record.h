@@ -23,6 +23,14 @@ struct record_link {
     uint8_t confidence;     /* 0..100 */
 };
 
+/* What peers found who dialled a node's address back. */
+enum record_reach {
+    REACH_UNCHECKED, /* nobody has tried yet */
+    REACH_ALL,       /* all who tried got through */
+    REACH_SOME,      /* some did */
+    REACH_NONE       /* nobody: it takes part by the connections that it opens itself */
+};
+
 struct record {
     struct id id;
     uint64_t incarnation;
@@ -36,6 +44,7 @@ struct record {
     uint64_t memory_bytes; /* what a plan may fill */
     uint64_t epoch;        /* newest epoch that it knows */
     uint64_t job; /* id_prefix() of the job that it has measured itself on; 0: none */
+    enum record_reach reach;                /* of `address` */
     uint8_t admission[KEY_SIGNATURE_BYTES]; /* secret_admit() over (swarm, id) */
     uint32_t links_count;
     struct record_link links[RECORD_LINKS_MAX]; /* ascending peer */

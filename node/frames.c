@@ -185,7 +185,7 @@ on_agree(struct node *node, const struct frame *frame, struct err *err)
 }
 
 /* Indexed by kind; a kind without a handler is a protocol error. */
-static int (*const handlers[64])(struct node *, const struct frame *, struct err *) = {
+static int (*const handlers[72])(struct node *, const struct frame *, struct err *) = {
     [FRAME_PING] = on_gossip,
     [FRAME_PING_REPLY] = on_gossip,
     [FRAME_PING_RELAY] = on_gossip,

@@ -42,7 +42,13 @@ enum { FRAME_VERSION = 1 };
     X(FRAME_PROGRESS, 37, 64 << 10) /* steps applied, for those outside the plan */      \
     X(FRAME_LEAVE, 38, 4 << 10)     /* I am going */                                     \
     X(FRAME_EPOCH_ASK, 39, 4 << 10) /* I may have slept: is my epoch the newest? */      \
-    X(FRAME_EPOCH_REPLY, 40, 4 << 10)
+    X(FRAME_EPOCH_REPLY, 40, 4 << 10)                                                    \
+    X(FRAME_REACH_ASK, 60, 4 << 10)   /* dial me back: is my address any good? */        \
+    X(FRAME_REACH_REPLY, 61, 4 << 10) /* what came of it */                              \
+    X(FRAME_CARRY, 62, FRAME_BYTES_MAX - 512)   /* take this frame to another node */    \
+    X(FRAME_CARRIED, 63, FRAME_BYTES_MAX - 512) /* a frame of another node for you */    \
+    X(FRAME_CARRY_LOST, 64, 4 << 10)            /* I have no way to it */                \
+    X(FRAME_HELLO, 65, 4 << 10)                 /* are you there? by a carrier */
 
 enum frame_kind {
 #define FRAME_ENUM(name, number, bytes_max) name = (number),
