@@ -317,7 +317,7 @@ agree_propose(struct agree *agree, int64_t now_ms, enum decree_cause cause,
               const struct decree_member *members, uint32_t count, const void *body,
               size_t body_len, struct effects *effects, struct err *err)
 {
-    must(count >= 1 && count <= MEMBERS_MAX && cause != CAUSE_FOUNDING);
+    must(count >= 1 && count <= PLAN_NODES_MAX && cause != CAUSE_FOUNDING);
     for (uint32_t i = 1; i < count; i++)
         must(id_compare(&members[i - 1].id, &members[i].id) < 0);
     if (agree->role != AGREE_LEADER)

@@ -47,14 +47,14 @@ struct gossip {
     struct issued issued[ISSUED_MAX]; /* by version */
     int64_t now_ms;
     int64_t probe_at_ms, digest_at_ms, reconnect_at_ms, spread_at_ms;
-    int64_t spread_ms;          /* last round of rumors */
-    int64_t greeted_ms;         /* last digest to a peer just met */
-    int64_t conflict_ms;        /* last report; 0: never */
-    bool fresh;                 /* something is to be spread at once */
-    bool listed;                /* some entries are listed for the answer */
-    bool telling;               /* some entries are to be told */
-    uint64_t stamp;             /* messages so far */
-    uint64_t asks[MEMBERS_MAX]; /* for the answer */
+    int64_t spread_ms;       /* last round of rumors */
+    int64_t greeted_ms;      /* last digest to a peer just met */
+    int64_t conflict_ms;     /* last report; 0: never */
+    bool fresh;              /* something is to be spread at once */
+    bool listed;             /* some entries are listed for the answer */
+    bool telling;            /* some entries are to be told */
+    uint64_t stamp;          /* messages so far */
+    uint64_t asks[ASKS_MAX]; /* for the answer */
     size_t asks_count;
 };
 

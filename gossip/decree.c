@@ -125,7 +125,7 @@ decree_hash(const struct decree *decree, struct id *out)
 static void
 members_read(struct reader *reader, struct decree *out)
 {
-    size_t fields = reader_enter(reader, 2, (size_t)MEMBERS_MAX * 2);
+    size_t fields = reader_enter(reader, 2, (size_t)PLAN_NODES_MAX * 2);
     if (fields % 2 != 0)
         reader_fail(reader, "decree's list of members ends in the middle of one");
     if (!reader_ok(reader))

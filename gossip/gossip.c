@@ -87,7 +87,7 @@ compare_sender(struct gossip *gossip, const struct frame *frame,
         core_ask(gossip, id_prefix(&frame->from));
     if (!entry)
         return;
-    const struct record *known = &entry->member.record;
+    const struct record *known = entry->member.record;
     struct record its = {.incarnation = message->incarnation,
                          .version = message->version};
     int order = record_compare(&its, known);
@@ -213,7 +213,7 @@ compare_digest(struct gossip *gossip, const struct digest_entry *theirs, size_t 
     size_t at = 0;
     for (size_t i = 0; i < gossip->table.count; i++) {
         struct entry *entry = gossip->table.list[i];
-        const struct record *ours = &entry->member.record;
+        const struct record *ours = entry->member.record;
         uint64_t prefix = id_prefix(&ours->id);
         for (; at < count && theirs[at].prefix < prefix; at++)
             if (!gone(theirs[at].state))
@@ -365,7 +365,7 @@ gossip_self(struct gossip *gossip, const struct record *record, struct effects *
     struct record mine = *record;
     mine.id = gossip->id;
     if (gossip->self) {
-        const struct record *old = &gossip->self->member.record;
+        const struct record *old = gossip->self->member.record;
         mine.version = old->version;
         if (mine.incarnation >> 32 <= old->incarnation >> 32)
             mine.incarnation = old->incarnation;
@@ -404,7 +404,7 @@ forget(struct gossip *gossip, struct effects *effects)
         if (entry != gossip->self && gone(entry->member.state) &&
             gossip->now_ms - entry->member.since_ms >= KEEP_MS) {
             struct effect *effect = effects_add(effects, EFFECT_MEMBER, NULL, 0);
-            effect->peer = entry->member.record.id;
+            effect->peer = entry->member.record->id;
             effect->before = (int)entry->member.state;
             effect->after = MEMBER_UNKNOWN;
             table_remove(&gossip->table, entry);

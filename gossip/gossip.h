@@ -25,12 +25,13 @@ enum member_state {
 const char *member_state_name(enum member_state state); /* "alive" */
 
 struct member {
-    struct record record;
+    const struct record *record; /* compact: record_copy(), never *record */
     enum member_state state;
     int64_t since_ms;      /* in this state */
     int64_t heard_ms;      /* last direct word from it, 0: never */
     int64_t round_trip_us; /* of our probes; 0: none yet */
-    const uint8_t *bytes;  /* the signed record, borrowed until the next call */
+    const uint8_t
+        *bytes; /* the signed record; with `record` borrowed until the next call */
     size_t len;
 };
 

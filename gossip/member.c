@@ -18,7 +18,7 @@ member_state_name(enum member_state state)
 enum member_state
 entry_state(const struct entry *entry)
 {
-    if (entry->member.record.leaving)
+    if (entry->member.record->leaving)
         return MEMBER_LEFT;
     if (entry->accusations_count == 0)
         return MEMBER_ALIVE;
@@ -101,16 +101,18 @@ entry_record(struct entry *entry, const struct record *record, const void *bytes
              size_t len)
 {
     struct member *member = &entry->member;
-    if (!member->bytes || record->incarnation != member->record.incarnation) {
+    if (!member->bytes || record->incarnation != member->record->incarnation) {
         entry->accusations_count = 0;
         entry->expired = false;
         entry->confirmed_ms = entry->refused_ms = entry->told_ms = 0;
     }
     uint8_t *copy = xmemdup(bytes, len);
+    struct record *its = record_dup(record);
     free((void *)member->bytes);
+    free((void *)member->record);
     member->bytes = copy;
     member->len = len;
-    member->record = *record;
+    member->record = its;
 }
 
 /* ---- the table ---- */
@@ -129,7 +131,7 @@ place(const struct table *table, const struct id *id)
     size_t low = 0, high = table->count;
     while (low < high) {
         size_t middle = (low + high) / 2;
-        if (id_compare(&table->list[middle]->member.record.id, id) < 0)
+        if (id_compare(&table->list[middle]->member.record->id, id) < 0)
             low = middle + 1;
         else
             high = middle;
@@ -141,7 +143,7 @@ struct entry *
 table_find(const struct table *table, const struct id *id)
 {
     size_t at = place(table, id);
-    if (at == table->count || !id_equal(&table->list[at]->member.record.id, id))
+    if (at == table->count || !id_equal(&table->list[at]->member.record->id, id))
         return NULL;
     return table->list[at];
 }
@@ -153,7 +155,7 @@ table_find_prefix(const struct table *table, uint64_t prefix)
     for (int i = 0; i < 8; i++)
         least.bytes[i] = (uint8_t)(prefix >> (56 - 8 * i));
     size_t at = place(table, &least);
-    if (at == table->count || id_prefix(&table->list[at]->member.record.id) != prefix)
+    if (at == table->count || id_prefix(&table->list[at]->member.record->id) != prefix)
         return NULL;
     return table->list[at];
 }
@@ -194,13 +196,14 @@ table_add(struct table *table, const struct record *record, const void *bytes, s
 void
 table_remove(struct table *table, struct entry *entry)
 {
-    size_t at = place(table, &entry->member.record.id);
+    size_t at = place(table, &entry->member.record->id);
     must(at < table->count && table->list[at] == entry);
     table->count--;
     table->removals++;
     memmove(&table->list[at], &table->list[at + 1],
             (table->count - at) * sizeof(struct entry *));
     free((void *)entry->member.bytes);
+    free((void *)entry->member.record);
     free(entry);
 }
 
@@ -223,7 +226,7 @@ static int
 record_order(const struct entry *entry, const struct record *record, const uint8_t *bytes,
              size_t len)
 {
-    int order = record_compare(record, &entry->member.record);
+    int order = record_compare(record, entry->member.record);
     if (order != 0)
         return order;
     if (len != entry->member.len)
@@ -236,7 +239,7 @@ judge_accusations(const struct table *table, const struct entry *entry,
                   const struct record *record, const struct statement *statement,
                   const struct id *swarm, const struct id *admit_id, struct err *err)
 {
-    bool same = entry && entry->member.record.incarnation == record->incarnation;
+    bool same = entry && entry->member.record->incarnation == record->incarnation;
     for (uint32_t i = 0; i < statement->accusations_count; i++) {
         const struct accusation *accusation = &statement->accusations[i];
         if (id_equal(&accusation->accuser, &record->id))
@@ -247,7 +250,7 @@ judge_accusations(const struct table *table, const struct entry *entry,
             continue;
         const struct entry *accuser = table_find(table, &accusation->accuser);
         bool admitted =
-            accuser && memcmp(accuser->member.record.admission, accusation->admission,
+            accuser && memcmp(accuser->member.record->admission, accusation->admission,
                               KEY_SIGNATURE_BYTES) == 0;
         if (accusation_verify(accusation, swarm, admitted ? NULL : admit_id, &record->id,
                               record->incarnation, err))
@@ -267,12 +270,12 @@ table_judge(const struct table *table, const struct id *self, struct statement *
     statement->leans = entry != NULL;
     statement->removals = table->removals;
     bool mine = id_equal(&record.id, self);
-    if (entry && !mine && record.incarnation < entry->member.record.incarnation)
+    if (entry && !mine && record.incarnation < entry->member.record->incarnation)
         return 0; /* it is answered, and changes nothing */
     int order =
         entry ? record_order(entry, &record, statement->bytes, statement->len) : 1;
     if (order > 0 || (mine && order != 0)) {
-        bool admitted = entry && memcmp(entry->member.record.admission, record.admission,
+        bool admitted = entry && memcmp(entry->member.record->admission, record.admission,
                                         KEY_SIGNATURE_BYTES) == 0;
         if (record_verify(&record, statement->bytes, statement->len, swarm,
                           admitted ? NULL : admit_id, err))
@@ -310,13 +313,13 @@ table_merge(struct table *table, const struct statement *statement, struct entry
             return MERGE_IGNORED;
         found = MERGE_ADDED | MERGE_RECORD | MERGE_RISEN;
     } else {
-        uint64_t known = entry->member.record.incarnation;
+        uint64_t known = entry->member.record->incarnation;
         if (record.incarnation < known)
             return MERGE_STALE;
         if (record.incarnation > known)
             found |= MERGE_RISEN;
         int order = record_order(entry, &record, statement->bytes, statement->len);
-        if (order != 0 && record_compare(&record, &entry->member.record) == 0)
+        if (order != 0 && record_compare(&record, entry->member.record) == 0)
             found |= MERGE_TWIN;
         if (order > 0) {
             entry_record(entry, &record, statement->bytes, statement->len);

@@ -99,7 +99,7 @@ message_decode(const void *bytes, size_t len, struct message *out, struct err *e
     for (size_t i = 0; i < message.count && reader_ok(reader); i++)
         statement_decode(reader, &message.statements[i]);
     reader_leave(reader);
-    message.asks_count = reader_enter(reader, 0, MEMBERS_MAX);
+    message.asks_count = reader_enter(reader, 0, ASKS_MAX);
     message.asks = xcalloc(message.asks_count, sizeof(*message.asks));
     for (size_t i = 0; i < message.asks_count && reader_ok(reader); i++)
         message.asks[i] = reader_uint(reader, UINT64_MAX);
@@ -145,7 +145,7 @@ draft_state(struct draft *draft, const void *record, size_t len,
 void
 draft_ask(struct draft *draft, uint64_t prefix)
 {
-    must(draft->asks_count < MEMBERS_MAX);
+    must(draft->asks_count < ASKS_MAX);
     writer_uint(&draft->asks, prefix);
     draft->asks_count++;
 }
@@ -196,7 +196,7 @@ digest_decode(const void *bytes, size_t len, struct digest_entry **entries, size
     struct reader *reader = reader_open(bytes, len, err);
     if (!reader)
         return -1;
-    size_t most = reader_enter(reader, 0, MEMBERS_MAX);
+    size_t most = reader_enter(reader, 0, CODEC_COUNT_MAX);
     struct digest_entry *list = xcalloc(most, sizeof(*list));
     for (size_t i = 0; i < most && reader_ok(reader); i++) {
         struct digest_entry *entry = &list[i];

@@ -23,6 +23,7 @@
 enum {
     ACCUSERS_MAX = 8,      /* kept per member, the gravest */
     STATEMENTS_MAX = 1024, /* in one message */
+    ASKS_MAX = 1024,       /* likewise */
     STATEMENT_BYTES_MAX = RECORD_BYTES_MAX + ACCUSERS_MAX * 192 + 16
 };
 

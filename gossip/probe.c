@@ -65,8 +65,8 @@ reshuffle(struct prober *prober, const struct table *table, const struct id *sel
 {
     prober->order_count = prober->order_next = 0;
     for (size_t i = 0; i < table->count; i++)
-        if (active(table->list[i]) && !id_equal(&table->list[i]->member.record.id, self))
-            prober_insert(prober, &table->list[i]->member.record.id);
+        if (active(table->list[i]) && !id_equal(&table->list[i]->member.record->id, self))
+            prober_insert(prober, &table->list[i]->member.record->id);
 }
 
 const struct id *
@@ -110,7 +110,7 @@ prober_choose(struct prober *prober, const struct table *table, bool suspects,
     size_t seen = 0, count = 0;
     for (size_t i = 0; i < table->count; i++) {
         struct entry *entry = table->list[i];
-        const struct id *id = &entry->member.record.id;
+        const struct id *id = &entry->member.record->id;
         bool fits = entry->member.state == MEMBER_ALIVE || (suspects && active(entry));
         if (!fits || id_equal(id, self) || (except && id_equal(id, except)) ||
             (nor && id_equal(id, nor)))

@@ -1,8 +1,10 @@
 #include "gossip/record.h"
 #include "gossip/logarithm.h"
+#include "transport/base/alloc.h"
 #include "transport/base/must.h"
 #include "transport/codec.h"
 
+#include <stddef.h>
 #include <string.h>
 
 /* What the signature covers starts with this, so that it is good for nothing else. */
@@ -205,6 +207,27 @@ record_open(const void *bytes, size_t len, const struct id *swarm,
         return -1;
     *out = record;
     return 0;
+}
+
+/* Without the links that there is room for beyond those it has. */
+static size_t
+compact_bytes(const struct record *record)
+{
+    must(record->links_count <= RECORD_LINKS_MAX);
+    return offsetof(struct record, links) + record->links_count * sizeof(*record->links);
+}
+
+struct record *
+record_dup(const struct record *record)
+{
+    return xmemdup(record, compact_bytes(record));
+}
+
+void
+record_copy(struct record *to, const struct record *from)
+{
+    memset(to, 0, sizeof(*to));
+    memcpy(to, from, compact_bytes(from));
 }
 
 int

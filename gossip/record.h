@@ -66,6 +66,12 @@ int record_peek(const void *bytes, size_t len, struct record *out, struct err *e
 int record_verify(const struct record *record, const void *bytes, size_t len,
                   const struct id *swarm, const struct id *admit_id, struct err *err);
 
+/* Records that are kept take the room of the links that they have: a heap copy, cut off
+ * after the last of them, for the caller to free(). Such a one is read through its
+ * pointer, and never copied but by record_copy(): the rest of it is not there. */
+struct record *record_dup(const struct record *record);
+void record_copy(struct record *to, const struct record *from);
+
 /* > 0 when left is newer than right. */
 int record_compare(const struct record *left, const struct record *right);
 

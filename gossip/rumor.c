@@ -9,7 +9,7 @@
 bool
 entry_accused(const struct entry *entry)
 {
-    return entry->accusations_count > 0 && !entry->member.record.leaving;
+    return entry->accusations_count > 0 && !entry->member.record->leaving;
 }
 
 /* ---- what is to be said ---- */
@@ -26,7 +26,7 @@ core_ask(struct gossip *gossip, uint64_t prefix)
     for (size_t i = 0; i < gossip->asks_count; i++)
         if (gossip->asks[i] == prefix)
             return;
-    if (gossip->asks_count < MEMBERS_MAX)
+    if (gossip->asks_count < ASKS_MAX)
         gossip->asks[gossip->asks_count++] = prefix;
 }
 
@@ -60,8 +60,8 @@ struct sending {
 static void
 sending_begin(struct gossip *gossip, struct sending *sending)
 {
-    sending->draft.incarnation = gossip->self->member.record.incarnation;
-    sending->draft.version = gossip->self->member.record.version;
+    sending->draft.incarnation = gossip->self->member.record->incarnation;
+    sending->draft.version = gossip->self->member.record->version;
     gossip->stamp++;
 }
 
@@ -180,7 +180,7 @@ core_spread(struct gossip *gossip, const struct id *except, struct effects *effe
     if (count > 0)
         gossip->spread_ms = gossip->now_ms;
     for (size_t i = 0; i < count; i++)
-        core_send(gossip, FRAME_RUMORS, &peers[i]->member.record.id, 0, NULL, false,
+        core_send(gossip, FRAME_RUMORS, &peers[i]->member.record->id, 0, NULL, false,
                   effects);
 }
 
@@ -200,7 +200,7 @@ core_tell(struct gossip *gossip, struct effects *effects)
             gossip->telling = true;
         } else {
             core_list(gossip, entry);
-            core_answer(gossip, &entry->member.record.id, effects);
+            core_answer(gossip, &entry->member.record->id, effects);
         }
     }
 }
@@ -216,13 +216,13 @@ core_digest(struct gossip *gossip, const struct id *to, struct effects *effects)
     size_t count = 0;
     for (size_t i = 0; i < table->count; i++) {
         const struct member *member = &table->list[i]->member;
-        uint64_t prefix = id_prefix(&member->record.id);
+        uint64_t prefix = id_prefix(&member->record->id);
         if (count > 0 && entries[count - 1].prefix == prefix)
             continue;
         entries[count++] =
             (struct digest_entry){.prefix = prefix,
-                                  .incarnation = member->record.incarnation,
-                                  .version = member->record.version,
+                                  .incarnation = member->record->incarnation,
+                                  .version = member->record->version,
                                   .state = member->state};
     }
     digest_encode(entries, count, &body);
@@ -237,7 +237,7 @@ core_digest_random(struct gossip *gossip, struct effects *effects)
     struct entry *peer;
     if (prober_choose(&gossip->prober, &gossip->table, true, &gossip->id, NULL, NULL, 1,
                       &peer) == 1)
-        core_digest(gossip, &peer->member.record.id, effects);
+        core_digest(gossip, &peer->member.record->id, effects);
 }
 
 static void
@@ -280,7 +280,7 @@ static bool
 issued_by_us(const struct gossip *gossip, const struct record *record,
              const struct statement *statement)
 {
-    const struct record *mine = &gossip->self->member.record;
+    const struct record *mine = gossip->self->member.record;
     const struct issued *issued = &gossip->issued[record->version % ISSUED_MAX];
     struct id hash;
     if (record->incarnation > mine->incarnation || record->version > mine->version)
@@ -307,8 +307,9 @@ core_conflict(struct gossip *gossip, const struct id *from, const char *what,
 static void
 refute(struct gossip *gossip, const struct statement *statement, struct effects *effects)
 {
-    struct record mine = gossip->self->member.record;
+    struct record mine;
     char name[ID_SHORT_SIZE], why[96];
+    record_copy(&mine, gossip->self->member.record);
     if ((uint32_t)mine.incarnation == UINT32_MAX)
         return; /* four thousand million refutations in one boot */
     mine.incarnation++;
@@ -326,7 +327,7 @@ absorb_self(struct gossip *gossip, const struct id *from, const struct record *r
 {
     if (!gossip->self)
         return;
-    const struct record *mine = &gossip->self->member.record;
+    const struct record *mine = gossip->self->member.record;
     if (record->incarnation >> 32 < mine->incarnation >> 32) {
         core_list(gossip, gossip->self); /* left over from an older boot */
         return;
@@ -352,7 +353,7 @@ static const char *
 reason(const struct entry *entry, unsigned found, char why[96])
 {
     char name[ID_SHORT_SIZE];
-    if (entry->member.record.leaving)
+    if (entry->member.record->leaving)
         return "said that it leaves";
     if (found & MERGE_ADDED)
         return "new here";

@@ -101,7 +101,7 @@ core_settle(struct gossip *gossip, struct entry *entry, bool news, const char *w
     if (entry == gossip->self && !news)
         return; /* the caller of gossip_self() knows */
     struct effect *effect = effects_add(effects, EFFECT_MEMBER, NULL, 0);
-    effect->peer = entry->member.record.id;
+    effect->peer = entry->member.record->id;
     effect->before = (int)before;
     effect->after = (int)after;
     snprintf(effect->text, sizeof(effect->text), "%s", why);
@@ -113,8 +113,8 @@ accuse(struct gossip *gossip, struct entry *entry, enum accusation_kind kind,
        const char *why, struct effects *effects)
 {
     struct accusation accusation = {.accuser = gossip->id, .kind = kind};
-    const struct record *record = &entry->member.record;
-    memcpy(accusation.admission, gossip->self->member.record.admission,
+    const struct record *record = entry->member.record;
+    memcpy(accusation.admission, gossip->self->member.record->admission,
            KEY_SIGNATURE_BYTES);
     accusation_sign(&accusation, gossip->options.key, &gossip->options.swarm, &record->id,
                     record->incarnation);
@@ -168,7 +168,7 @@ ask_others(struct gossip *gossip, struct probe *probe, struct effects *effects)
     probe->helpers_count = (unsigned)count;
     for (size_t i = 0; i < count; i++) {
         struct entry *target = table_find(&gossip->table, &probe->target);
-        probe->helpers[i] = helpers[i]->member.record.id;
+        probe->helpers[i] = helpers[i]->member.record->id;
         if (target && entry_accused(target))
             core_list(gossip, target);
         core_send(gossip, FRAME_PING_RELAY, &probe->helpers[i], probe->nonce,
@@ -181,7 +181,7 @@ static struct probe *
 start(struct gossip *gossip, enum probe_kind kind, const struct entry *entry,
       int64_t patience_ms, int64_t deadline_ms, struct effects *effects)
 {
-    const struct id *id = &entry->member.record.id;
+    const struct id *id = &entry->member.record->id;
     if (prober_busy(&gossip->prober, kind, id))
         return NULL;
     struct probe *probe =

@@ -52,14 +52,14 @@ enter_meet(struct node *node, const struct member *member)
 {
     struct address address;
     struct err err;
-    if (address_parse(member->record.address, &address, &err)) {
+    if (address_parse(member->record->address, &address, &err)) {
         log_limited(LOG_WARN, "node",
                     "a member's address is no address name=%s reason=\"%s\"",
-                    member->record.name, err.msg);
+                    member->record->name, err.msg);
         return;
     }
-    admit_allow(node->admit, &member->record.id);
-    mesh_peer(node->mesh, &member->record.id, &address);
+    admit_allow(node->admit, &member->record->id);
+    mesh_peer(node->mesh, &member->record->id, &address);
 }
 
 /* ---- the cores ---- */
@@ -135,7 +135,7 @@ let_in(struct node *node, const struct id *id, const struct address *address,
     struct buf decree = {0};
     agree_export(node->agree, &decree);
     size_t room = FRAME_BYTES_MAX - 1024, used = decree.len, count = 0;
-    while (count < gossip_count(node->gossip) &&
+    while (count < INTRODUCED_MAX && count < gossip_count(node->gossip) &&
            used + gossip_at(node->gossip, count)->len + 8 <= room)
         used += gossip_at(node->gossip, count++)->len + 8;
     writer_array(answer, 4);
@@ -233,14 +233,14 @@ take_answer(struct node *node, const void *body, size_t len, struct err *err)
     struct id swarm = {0};
     size_t decree_len = 0, records = 0;
     const uint8_t *decree = NULL;
-    const uint8_t *record[MEMBERS_MAX];
-    size_t record_len[MEMBERS_MAX];
+    const uint8_t *record[INTRODUCED_MAX];
+    size_t record_len[INTRODUCED_MAX];
     reader_enter(reader, 2, 4);
     bool admitted = reader_bool(reader);
     if (admitted) {
         reader_id(reader, &swarm);
         decree = reader_bytes(reader, FRAME_BYTES_MAX, &decree_len);
-        records = reader_enter(reader, 0, MEMBERS_MAX);
+        records = reader_enter(reader, 0, INTRODUCED_MAX);
         for (size_t i = 0; i < records; i++)
             record[i] = reader_bytes(reader, RECORD_BYTES_MAX, &record_len[i]);
         reader_leave(reader);
@@ -405,14 +405,14 @@ enter_catch_up(struct node *node, int64_t now)
     for (size_t i = 0; i < count; i++) {
         const struct member *member =
             gossip_at(node->gossip, (i + (size_t)(now / CATCH_UP_MS)) % count);
-        if (member->state != MEMBER_ALIVE || id_equal(&member->record.id, &node->id) ||
-            address_parse(member->record.address, &node->seed, &err))
+        if (member->state != MEMBER_ALIVE || id_equal(&member->record->id, &node->id) ||
+            address_parse(member->record->address, &node->seed, &err))
             continue;
         join_client_close(node->join_client);
         node->join_client = NULL;
         log_warn("node",
                  "too far behind for the others' certificates; asking %s as a joiner",
-                 member->record.name);
+                 member->record->name);
         if (start_joining(node, &err))
             log_warn("node", "could not ask reason=\"%s\"", err.msg);
         return;

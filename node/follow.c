@@ -323,7 +323,7 @@ listed(const struct node *node, const struct decree *decree)
 static void
 set_watched(struct node *node)
 {
-    struct id others[MEMBERS_MAX];
+    struct id others[PLAN_NODES_MAX];
     size_t count = 0;
     for (uint32_t i = 0; i < node->decree.members_count; i++)
         if (!id_equal(&node->decree.members[i].id, &node->id))

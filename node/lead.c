@@ -68,7 +68,7 @@ leaving(const struct node *node, const struct id *id)
     if (id_equal(id, &node->id))
         return node->leaving_ms != 0;
     const struct member *member = gossip_find(node->gossip, id);
-    return member && (member->record.leaving || member->state == MEMBER_LEFT);
+    return member && (member->record->leaving || member->state == MEMBER_LEFT);
 }
 
 static bool
@@ -104,19 +104,19 @@ static bool
 rebooted(const struct node *node, const struct decree_member *listed)
 {
     const struct member *member = gossip_find(node->gossip, &listed->id);
-    return member && member->record.incarnation >> 32 != listed->incarnation >> 32;
+    return member && member->record->incarnation >> 32 != listed->incarnation >> 32;
 }
 
 static bool
 may_join(const struct node *node, const struct member *member, int64_t now)
 {
-    const struct id *id = &member->record.id;
+    const struct id *id = &member->record->id;
     /* While a run goes on a joiner measures itself first; one that cannot comes in
      * without a part. */
     bool measured = node->view->state == JOB_NONE ||
-                    member->record.job == id_prefix(&node->view->job.train.id) ||
+                    member->record->job == id_prefix(&node->view->job.train.id) ||
                     now - member->since_ms >= MEASURE_MS_MAX;
-    return member->state == MEMBER_ALIVE && !member->record.leaving &&
+    return member->state == MEMBER_ALIVE && !member->record->leaving &&
            mesh_connected(node->mesh, id) && !excluded(node, id, now) &&
            now - member->heard_ms <
                HEARD_MS_MAX + HEARD_MS_EACH * (int64_t)node->decree.members_count &&
@@ -150,10 +150,10 @@ find_reason(struct node *node, int64_t now, enum decree_cause *cause)
     }
     for (size_t i = 0; i < gossip_count(node->gossip); i++) {
         const struct member *member = gossip_at(node->gossip, i);
-        if (decree_member(&node->decree, &member->record.id) ||
+        if (decree_member(&node->decree, &member->record->id) ||
             !may_join(node, member, now))
             continue;
-        if (was_member(node, &member->record.id))
+        if (was_member(node, &member->record->id))
             back = true;
         else
             join = true;
@@ -201,10 +201,10 @@ choose_members(struct node *node, int64_t now)
     }
     for (size_t i = 0; i < gossip_count(node->gossip); i++) {
         const struct member *member = gossip_at(node->gossip, i);
-        if (lead->members_count < MEMBERS_MAX &&
-            !decree_member(&node->decree, &member->record.id) &&
+        if (lead->members_count < PLAN_NODES_MAX &&
+            !decree_member(&node->decree, &member->record->id) &&
             may_join(node, member, now))
-            lead->members[lead->members_count++] = member->record.id;
+            lead->members[lead->members_count++] = member->record->id;
     }
     qsort(lead->members, lead->members_count, sizeof(lead->members[0]), compare_ids);
 }
@@ -566,10 +566,10 @@ check_room(const struct node *node, const struct job *job, struct err *err)
     struct cluster_node roomiest = {0};
     for (size_t i = 0; i < gossip_count(node->gossip); i++) {
         const struct member *member = gossip_at(node->gossip, i);
-        if (decree_member(&node->decree, &member->record.id) &&
-            (int64_t)member->record.memory_bytes >= roomiest.memory_bytes) {
-            roomiest.id = member->record.id;
-            roomiest.memory_bytes = (int64_t)member->record.memory_bytes;
+        if (decree_member(&node->decree, &member->record->id) &&
+            (int64_t)member->record->memory_bytes >= roomiest.memory_bytes) {
+            roomiest.id = member->record->id;
+            roomiest.memory_bytes = (int64_t)member->record->memory_bytes;
         }
     }
     int layers = workload_layers(&job->shape);

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MEMBERS_FILE_BYTES_MAX = 16 << 20, STATE_FILE_BYTES_MAX = 32 << 20 };
+enum { MEMBERS_FILE_BYTES_MAX = FRAME_BYTES_MAX - 16, STATE_FILE_BYTES_MAX = 32 << 20 };
 
 /* Counts starts: the upper half of our incarnation, so that a restart is newer than
  * anything said before it. */
@@ -71,7 +71,10 @@ void
 local_save_members(struct node *node)
 {
     struct buf out = {0};
-    size_t count = gossip_count(node->gossip);
+    size_t count = 0, used = 0;
+    while (count < INTRODUCED_MAX && count < gossip_count(node->gossip) &&
+           used + gossip_at(node->gossip, count)->len + 8 <= MEMBERS_FILE_BYTES_MAX)
+        used += gossip_at(node->gossip, count++)->len + 8;
     writer_array(&out, count);
     for (size_t i = 0; i < count; i++) {
         const struct member *member = gossip_at(node->gossip, i);
@@ -97,7 +100,7 @@ local_load_members(struct node *node)
     if (file_read(path_join(path, node->config.data, "members.state"),
                   MEMBERS_FILE_BYTES_MAX, &bytes, &err) == 0) {
         struct reader *reader = reader_open(bytes.data, bytes.len, &err);
-        size_t count = reader ? reader_enter(reader, 0, MEMBERS_MAX) : 0;
+        size_t count = reader ? reader_enter(reader, 0, INTRODUCED_MAX) : 0;
         for (size_t i = 0; i < count; i++) {
             size_t len;
             const uint8_t *record = reader_bytes(reader, RECORD_BYTES_MAX, &len);

@@ -25,8 +25,8 @@ const char *
 node_name_of(const struct node *node, const struct id *id, char text[NAME_BYTES_MAX + 1])
 {
     const struct member *member = node->gossip ? gossip_find(node->gossip, id) : NULL;
-    if (member && member->record.name[0])
-        snprintf(text, NAME_BYTES_MAX + 1, "%s", member->record.name);
+    if (member && member->record->name[0])
+        snprintf(text, NAME_BYTES_MAX + 1, "%s", member->record->name);
     else if (id_empty(id))
         text[0] = '\0';
     else
@@ -38,7 +38,7 @@ const char *
 node_zone_of(const struct node *node, const struct id *id)
 {
     const struct member *member = node->gossip ? gossip_find(node->gossip, id) : NULL;
-    return member ? member->record.zone : "";
+    return member ? member->record->zone : "";
 }
 
 void
@@ -130,14 +130,14 @@ member_changed(struct node *node, const struct effect *effect)
     }
     if (effect->before != effect->after) {
         log_info("gossip", "member name=%s zone=%s state=%s before=%s reason=\"%s\"",
-                 member->record.name, member->record.zone,
+                 member->record->name, member->record->zone,
                  member_state_name(member->state),
                  member_state_name((enum member_state)effect->before), effect->text);
         char text[ID_SHORT_SIZE];
         struct json_writer *writer = events_begin(node->events, "member");
         json_put_text(writer, "id", id_short(&effect->peer, text));
-        json_put_text(writer, "name", member->record.name);
-        json_put_text(writer, "zone", member->record.zone);
+        json_put_text(writer, "name", member->record->name);
+        json_put_text(writer, "zone", member->record->zone);
         json_put_text(writer, "state", member_state_name(member->state));
         json_put_text(writer, "before",
                       member_state_name((enum member_state)effect->before));
@@ -272,7 +272,7 @@ probe_links(struct node *node, int64_t now)
 {
     if (!node->member)
         return;
-    struct id peers[MEMBERS_MAX];
+    struct id peers[PLAN_NODES_MAX];
     size_t count = 0;
     for (uint32_t i = 0; i < node->decree.members_count; i++)
         if (!id_equal(&node->decree.members[i].id, &node->id) &&
@@ -298,8 +298,8 @@ measure_round_trips(struct node *node, int64_t now)
         const struct member *member = gossip_at(node->gossip, i);
         if (member->state != MEMBER_ALIVE || member->round_trip_us <= 0)
             continue;
-        links_round_trip(node->links, now, &member->record.id, member->round_trip_us);
-        if (decree_voter(&node->decree, &member->record.id) &&
+        links_round_trip(node->links, now, &member->record->id, member->round_trip_us);
+        if (decree_voter(&node->decree, &member->record->id) &&
             member->round_trip_us > slowest_us)
             slowest_us = member->round_trip_us;
     }

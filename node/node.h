@@ -59,18 +59,19 @@ struct lead {
     enum lead_state state;
     enum decree_cause cause;
     struct view draft;
-    struct id members[MEMBERS_MAX]; /* who is asked to report, ascending */
+    struct id members[PLAN_NODES_MAX]; /* who is asked to report, ascending */
     size_t members_count;
     int64_t asked_ms, again_ms;
     int64_t rest_until_ms; /* a proposal failed: nothing new before this */
     /* Reasons that wait for their turn. */
-    bool submit;                /* a job was submitted */
-    bool stop;                  /* the job is to end after a checkpoint */
-    bool done;                  /* the run ended */
-    bool written;               /* somebody has the last step's checkpoint */
-    bool finished[MEMBERS_MAX]; /* by member number: its part of the run's end is done */
-    char ended[128];            /* how the run ended, for everybody */
-    struct job job;             /* submitted */
+    bool submit;  /* a job was submitted */
+    bool stop;    /* the job is to end after a checkpoint */
+    bool done;    /* the run ended */
+    bool written; /* somebody has the last step's checkpoint */
+    bool finished
+        [PLAN_NODES_MAX]; /* by member number: its part of the run's end is done */
+    char ended[128];      /* how the run ended, for everybody */
+    struct job job;       /* submitted */
     struct id submitter;
     struct severed *severed;
     int64_t link_at_ms;     /* a connection inside the plan broke, 0: none */
@@ -78,7 +79,7 @@ struct lead {
     struct id excluded[16]; /* did not report in time: not asked again for a while */
     size_t excluded_count;
     int64_t excluded_until_ms;
-    int64_t correction_ppm[MEMBERS_MAX]; /* learnt while running; 0: nothing new */
+    int64_t correction_ppm[PLAN_NODES_MAX]; /* learnt while running; 0: nothing new */
 };
 
 /* What this node knows of the run. */

@@ -77,20 +77,20 @@ put_member(const struct node *node, const struct member *member,
            struct json_writer *writer)
 {
     char text[ID_SHORT_SIZE];
-    const struct id *id = &member->record.id;
+    const struct id *id = &member->record->id;
     json_object_open(writer, NULL);
     json_put_text(writer, "id", id_short(id, text));
-    json_put_text(writer, "name", member->record.name);
-    json_put_text(writer, "zone", member->record.zone);
-    json_put_text(writer, "address", member->record.address);
+    json_put_text(writer, "name", member->record->name);
+    json_put_text(writer, "zone", member->record->zone);
+    json_put_text(writer, "address", member->record->address);
     json_put_text(writer, "state", member_state_name(member->state));
     json_put_int(writer, "since_s", (clock_ms() - member->since_ms) / 1000);
     json_put_bool(writer, "member", decree_member(&node->decree, id));
     json_put_bool(writer, "voter", decree_voter(&node->decree, id));
     json_put_bool(writer, "worker", view_worker(node->view, view_node(node->view, id)));
-    json_put_text(writer, "device", member->record.device);
-    json_put_int(writer, "memory_bytes", (int64_t)member->record.memory_bytes);
-    json_put_int(writer, "epoch", (int64_t)member->record.epoch);
+    json_put_text(writer, "device", member->record->device);
+    json_put_int(writer, "memory_bytes", (int64_t)member->record->memory_bytes);
+    json_put_int(writer, "epoch", (int64_t)member->record->epoch);
     json_put_double(writer, "round_trip_ms", (double)member->round_trip_us / 1e3);
     json_put_bool(writer, "self", id_equal(id, &node->id));
     json_object_close(writer);
@@ -102,13 +102,13 @@ put_links(const struct node *node, struct json_writer *writer)
     json_array_open(writer, "links");
     for (size_t i = 0; i < gossip_count(node->gossip); i++) {
         const struct member *member = gossip_at(node->gossip, i);
-        for (uint32_t k = 0; k < member->record.links_count; k++) {
-            const struct record_link *link = &member->record.links[k];
+        for (uint32_t k = 0; k < member->record->links_count; k++) {
+            const struct record_link *link = &member->record->links[k];
             char name[NAME_BYTES_MAX + 1];
             json_object_open(writer, NULL);
-            json_put_text(writer, "from", member->record.name);
+            json_put_text(writer, "from", member->record->name);
             json_put_text(writer, "to", node_name_of(node, &link->peer, name));
-            json_put_text(writer, "from_zone", member->record.zone);
+            json_put_text(writer, "from_zone", member->record->zone);
             json_put_text(writer, "to_zone", node_zone_of(node, &link->peer));
             json_put_double(writer, "mbit_per_s",
                             (double)rate_decode(link->rate) * 8 / 1e6);

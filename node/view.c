@@ -67,8 +67,8 @@ view_report(struct view *view, const void *bytes, size_t len, const struct id *s
         return -1;
     int at = view_node(view, &report.id);
     if (at < 0) {
-        if (view->reports_count >= MEMBERS_MAX)
-            return err_set(err, ERR_LIMIT, "more than %d members", MEMBERS_MAX);
+        if (view->reports_count >= PLAN_NODES_MAX)
+            return err_set(err, ERR_LIMIT, "more than %d members", PLAN_NODES_MAX);
         uint32_t count = view->reports_count + 1;
         view->reports = xrealloc(view->reports, count, sizeof(*view->reports));
         view->report_bytes =

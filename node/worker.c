@@ -42,7 +42,7 @@ enter_bulk(struct node *node)
         peers[i].id = node->decree.members[i].id;
         const struct member *member = gossip_find(node->gossip, &peers[i].id);
         int reported = view_node(node->view, &peers[i].id);
-        const char *address = member ? member->record.address
+        const char *address = member ? member->record->address
                               : reported >= 0
                                   ? node->view->reports[reported].record.address
                                   : "";

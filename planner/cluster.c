@@ -29,7 +29,7 @@ ns_times(int64_t count, int64_t ns)
 void
 cluster_init(struct cluster *cluster, int nodes_count, int zones_count)
 {
-    must(nodes_count >= 0 && nodes_count <= MEMBERS_MAX);
+    must(nodes_count >= 0 && nodes_count <= PLAN_NODES_MAX);
     must(zones_count >= 0 && zones_count <= ZONES_MAX);
     memset(cluster, 0, sizeof(*cluster));
     cluster->nodes_count = nodes_count;

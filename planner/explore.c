@@ -35,8 +35,8 @@ struct explorer {
     int count;
     int number; /* of the next candidate */
     /* Power of the strongest nodes of the group together, [count of nodes]. */
-    double power[MEMBERS_MAX + 1];
-    int strongest[MEMBERS_MAX];
+    double power[PLAN_NODES_MAX + 1];
+    int strongest[PLAN_NODES_MAX];
     int group_nodes;
     int64_t path_ns; /* of one micro-batch between the zones at hand, there and back */
     bool probing;    /* is there any plan at all? */
@@ -450,7 +450,7 @@ try_chain(struct explorer *explorer, const int *chain, int chain_count)
 {
     uint64_t group = 0;
     int nodes = 0;
-    int fewest = MEMBERS_MAX;
+    int fewest = PLAN_NODES_MAX;
     for (int i = 0; i < chain_count; i++) {
         group |= UINT64_C(1) << chain[i];
         nodes += placer_zone_nodes(explorer->placer, chain[i]);

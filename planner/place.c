@@ -42,7 +42,7 @@ struct placer {
 struct placer *
 placer_new(const struct plan_request *request, const struct cluster *cluster)
 {
-    must(cluster->nodes_count <= MEMBERS_MAX);
+    must(cluster->nodes_count <= PLAN_NODES_MAX);
     struct placer *placer = xcalloc(1, sizeof(*placer));
     size_t nodes = (size_t)cluster->nodes_count + 1;
     placer->request = request;

@@ -144,7 +144,7 @@ check_batch(const struct plan *plan, const struct plan_request *request, struct 
 static int
 check_nodes(const struct plan *plan, const struct cluster *cluster, struct err *err)
 {
-    bool used[MEMBERS_MAX] = {false};
+    bool used[PLAN_NODES_MAX] = {false};
     for (int s = 0; s < plan->stages_count; s++) {
         for (int j = 0; j < plan->pipelines_count; j++) {
             int node = plan->stages[s].nodes[j];
@@ -218,7 +218,7 @@ int
 plan_check(const struct plan *plan, const struct plan_request *request,
            const struct cluster *cluster, struct err *err)
 {
-    must(cluster->nodes_count <= MEMBERS_MAX);
+    must(cluster->nodes_count <= PLAN_NODES_MAX);
     if (check_stages(plan, request, err) != 0 || check_batch(plan, request, err) != 0 ||
         check_nodes(plan, cluster, err) != 0)
         return -1;

@@ -72,7 +72,7 @@ find(struct early *early, const struct id *id, bool make)
     }
     if (!make)
         return NULL;
-    if (early->count == MEMBERS_MAX) {
+    if (early->count == PLAN_NODES_MAX) {
         if (idle)
             *idle = (struct sender){.id = *id};
         return idle;

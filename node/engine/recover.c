@@ -305,7 +305,7 @@ recover(const struct plan *plan, const struct plan_request *request,
     struct trial trial = {.progress = progress,
                           .nodes = cluster->nodes_count,
                           .layers = workload_layers(&request->shape)};
-    must(trial.nodes > 0 && trial.nodes <= MEMBERS_MAX && trial.layers <= LAYERS_MAX);
+    must(trial.nodes > 0 && trial.nodes <= PLAN_NODES_MAX && trial.layers <= LAYERS_MAX);
     find_base(&trial, out);
     find_values(&trial, out);
 

@@ -158,7 +158,7 @@ talk_first_effect(enum effect_kind kind)
 const struct record *
 talk_mine(void)
 {
-    return &gossip_member_self(us)->record;
+    return gossip_member_self(us)->record;
 }
 
 /* All that can be seen of a core. */

@@ -178,9 +178,9 @@ START_TEST(large_members_keep_fewer_links_and_everything_fits_a_frame)
     struct agree *agree = hearing_agree(&hearing, LEADER);
     struct decree decree = hearing_next(agree, "");
     free(decree.members);
-    decree.members_count = MEMBERS_MAX;
-    decree.members = xcalloc(MEMBERS_MAX, sizeof(*decree.members));
-    for (uint32_t i = 0; i < MEMBERS_MAX; i++) {
+    decree.members_count = PLAN_NODES_MAX;
+    decree.members = xcalloc(PLAN_NODES_MAX, sizeof(*decree.members));
+    for (uint32_t i = 0; i < PLAN_NODES_MAX; i++) {
         memcpy(decree.members[i].id.bytes, &(uint32_t){__builtin_bswap32(i + 1)}, 4);
         decree.members[i].incarnation = UINT64_MAX;
     }

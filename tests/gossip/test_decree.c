@@ -51,7 +51,7 @@ decode_again(const struct decree *decree, struct decree *out, struct err *err)
 
 START_TEST(encode_then_decode_is_identity)
 {
-    static const uint32_t sizes[] = {1, 2, 9, 10, MEMBERS_MAX};
+    static const uint32_t sizes[] = {1, 2, 9, 10, PLAN_NODES_MAX};
     for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
         struct decree decree = sample(sizes[i], i % 2 ? "" : "a plan"), back, copy;
         struct err err;

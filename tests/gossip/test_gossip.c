@@ -235,13 +235,13 @@ START_TEST(an_accusation_reaches_its_target_through_others)
     swarm("an_accusation_reaches_its_target_through_others", 5);
     net_cut(&net, 0, 3, true);
     net_cut(&net, 3, 0, true);
-    uint64_t before = gossip_member_self(net.nodes[3].gossip)->record.incarnation;
+    uint64_t before = gossip_member_self(net.nodes[3].gossip)->record->incarnation;
     gossip_refused(net.nodes[0].gossip, net.now_ms, &net.nodes[3].id, &effects);
     net_deliver(&net, 0, &effects);
     ck_assert_int_eq(net_view(&net, 0, 3), MEMBER_SUSPECT);
     int64_t took = net_until(&net, 3, MEMBER_ALIVE, 2 * SECOND_MS);
     ck_assert_int_ge(took, 0);
-    ck_assert_uint_eq(gossip_member_self(net.nodes[3].gossip)->record.incarnation,
+    ck_assert_uint_eq(gossip_member_self(net.nodes[3].gossip)->record->incarnation,
                       before + 1);
     no_deaths();
     effects_release(&effects);
@@ -331,7 +331,7 @@ START_TEST(a_mass_restart_leaves_nobody_held_dead)
         net_run(&net, 2 * SECOND_MS);
     }
     uint64_t before =
-        gossip_find(net.nodes[0].gossip, &net.nodes[7].id)->record.incarnation;
+        gossip_find(net.nodes[0].gossip, &net.nodes[7].id)->record->incarnation;
     ck_assert_uint_gt(before & UINT32_MAX, 20);
     for (size_t k = 5; k < 10; k++)
         net_kill(&net, k);
@@ -345,7 +345,7 @@ START_TEST(a_mass_restart_leaves_nobody_held_dead)
     ck_assert_int_ge(took, 0);
     ck_assert_int_le(took, 3 * SECOND_MS);
     ck_assert_uint_eq(
-        gossip_find(net.nodes[0].gossip, &net.nodes[7].id)->record.incarnation,
+        gossip_find(net.nodes[0].gossip, &net.nodes[7].id)->record->incarnation,
         2ULL << 32);
     for (size_t i = 0; i < 10; i++)
         ck_assert_uint_eq(net.nodes[i].conflicts, 0);
@@ -418,7 +418,7 @@ START_TEST(a_new_record_reaches_all)
     net_run(&net, 2 * SECOND_MS);
     for (size_t i = 0; i < 30; i++)
         ck_assert_uint_eq(
-            gossip_find(net.nodes[i].gossip, &net.nodes[9].id)->record.epoch, 42);
+            gossip_find(net.nodes[i].gossip, &net.nodes[9].id)->record->epoch, 42);
     effects_release(&effects);
     net_close(&net);
 }

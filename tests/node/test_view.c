@@ -37,7 +37,7 @@ run_job(struct view *view)
 static struct view *
 leader_view(int count)
 {
-    int order[MEMBERS_MAX];
+    int order[PLAN_NODES_MAX];
     struct view *view = xcalloc(1, sizeof(*view));
     for (int i = 0; i < count; i++)
         order[i] = i;

@@ -437,7 +437,7 @@ START_TEST(pool_is_never_worse_than_a_zone_or_a_node_of_it)
         struct cluster cluster;
         struct plan_request request;
         static struct answer whole;
-        bool gone[MEMBERS_MAX];
+        bool gone[PLAN_NODES_MAX];
         world_random(&rng, 7, 4, &cluster, &request);
         ask(&request, &cluster, &whole);
         for (int n = 0; n < cluster.nodes_count; n++) {

@@ -9,7 +9,8 @@
 
 enum {
     /* The swarm. */
-    MEMBERS_MAX = 1024,      /* records that a node keeps */
+    MEMBERS_MAX = 10240,     /* records that a node keeps; an epoch: PLAN_NODES_MAX */
+    INTRODUCED_MAX = 1024,   /* records in the answer to a join, and in members.state */
     VOTERS_MAX = 9,          /* voters of one epoch */
     ZONES_MAX = 64,          /* zones of one swarm */
     NAME_BYTES_MAX = 32,     /* a node's, zone's or job's name */
@@ -35,7 +36,7 @@ enum {
     LAYERS_MAX = 512, /* embedding and head included */
     STAGES_MAX = 64,
     REPLICAS_MAX = 256,
-    PLAN_NODES_MAX = 1024,
+    PLAN_NODES_MAX = 1024, /* members of one epoch */
     TENSORS_MAX = 4096, /* tensors of one model */
     MICRO_BATCHES_MAX = 4096,
     JOB_BYTES_MAX = 64 << 10,
