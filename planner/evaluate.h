@@ -5,10 +5,11 @@
  * published  Sailor's formulas (SOSP'25) as they were published, oddities and all, so that
  *            plans can be compared on the published ground. docs/planning.md has them.
  * replay     the schedule's own list of operations (schedule.h), event by event: a replica
- *            computes one thing at a time; a link carries one message at a time, and sends
- *            of one direction between two zones, or out of one group within a zone, queue for
- *            it; gradients are reduced by a ring, overlapped with the last backward where
- *            the framework does that; then the update.
+ *            computes one thing at a time; a line carries one message at a time, and what is
+ *            sent by one replica, or over one shared line, queues for it; gradients are
+ *            reduced by a ring, overlapped with the last backward where the framework does
+ *            that; then everybody hears from everybody (the commit point), then the
+ *            update.
  */
 #ifndef PLANNER_EVALUATE_H
 #define PLANNER_EVALUATE_H

@@ -41,6 +41,9 @@ struct fleet_curve {
     double c2, c1, c0;
     double low_bytes, high_bytes;
     double delay_s; /* half a round trip, once a message */
+    /* One line for all senders, whose messages queue for it (between sites); else every
+     * group of devices sends at this rate by itself (within a data centre, or a cloud). */
+    bool shared;
 };
 
 /* Seconds that a message takes; 0 for no bytes, FLEET_NEVER_S at a rate that is not above

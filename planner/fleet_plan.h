@@ -26,11 +26,13 @@ enum recompute {
 /* A choice that a job makes, or leaves to the search. */
 enum choice { CHOICE_OFF, CHOICE_ON, CHOICE_OPEN };
 
-/* How the framework that carries the plan out reduces gradients. */
+/* What the framework that carries the plan out does. */
 struct framework {
-    bool overlap;        /* a bucket is reduced as soon as its layers' last backward is
-                            done; else all after the last backward */
-    double bucket_bytes; /* one after the other */
+    /* A bucket of gradients is reduced as soon as its layers' last backward is done, and
+     * sends do not hold up who sends; else all is reduced after the last backward, and a
+     * replica waits until what it sends is there. */
+    bool overlap;
+    double bucket_bytes; /* of gradients, reduced one after the other */
 };
 
 struct fleet_request {
