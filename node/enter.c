@@ -152,14 +152,16 @@ let_in(struct node *node, const struct id *id, const struct address *address,
     log_info("node", "let in id=%s address=%s", id_short(id, joiner), where);
 }
 
-static void
-on_join_request(void *arg, const void *body, size_t len, struct buf *answer)
+static bool
+on_join_request(void *arg, const struct join_caller *caller, const void *body, size_t len,
+                struct buf *answer)
 {
+    (void)caller;
     struct node *node = arg;
     struct err err;
     struct reader *reader = reader_open(body, len, &err);
     if (!reader)
-        return;
+        return false;
     struct id swarm, id;
     char address_is[ADDRESS_BYTES_MAX + 8];
     uint8_t signature[KEY_SIGNATURE_BYTES];
@@ -173,7 +175,7 @@ on_join_request(void *arg, const void *body, size_t len, struct buf *answer)
     struct address address;
     if (reader_close(&reader, &err) || address_parse(address_is, &address, &err)) {
         refuse(answer, err.msg);
-        return;
+        return false;
     }
     char text[ERR_MSG_SIZE];
     if (version != JOIN_VERSION) {
@@ -210,6 +212,7 @@ on_join_request(void *arg, const void *body, size_t len, struct buf *answer)
         else
             refuse(answer, "the request is not signed by the identity that it names");
     }
+    return false;
 }
 
 static int
@@ -295,6 +298,9 @@ say_join_result(struct node *node, int64_t now)
             "the seed %s hangs up during the handshake; the secret is probably "
             "another swarm's: copy swarm.secret from the seed's data folder and "
             "give it with --secret-file; trying again",
+        [JOIN_DENIED] =
+            "the seed %s does not admit us: the invite is used up, over or revoked; ask "
+            "for another one; trying again",
         [JOIN_SILENT] = "the seed %s is connected but does not answer; trying again"};
     char seed[ADDRESS_BYTES_MAX + 8], text[ERR_MSG_SIZE + 128];
     node->join_said_ms = now;
@@ -351,8 +357,11 @@ start_joining(struct node *node, struct err *err)
     writer_text(&request, address);
     writer_bytes(&request, signature, sizeof(signature));
     const struct address *seed = address_route(&node->config.routes, &node->seed);
-    node->join_client = join_dial(node->loop, node->secret, seed, request.data,
-                                  request.len, on_join_result, node, err);
+    struct join_keys keys = {.client_public = secret_joiner_public(node->secret),
+                             .client_secret = secret_joiner_secret(node->secret),
+                             .server_public = secret_join_public(node->secret)};
+    node->join_client = join_dial(node->loop, &keys, seed, request.data, request.len,
+                                  on_join_result, node, err);
     buf_release(&request);
     if (node->join_client) {
         address_text(&node->seed, address);

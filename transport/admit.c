@@ -27,6 +27,13 @@ struct admit {
     uint8_t joiner[KEY_CURVE_BYTES];
     int count;
     struct entry entries[MEMBERS_MAX]; /* sorted by curve */
+    size_t invites_count, evicted_count;
+    struct entry invites[ADMIT_INVITES_MAX];
+    struct entry evicted[ADMIT_EVICTED_MAX];
+    struct id self; /* empty: not told yet */
+    uint8_t self_curve[KEY_CURVE_BYTES];
+    void (*twin)(void *arg, const char *from);
+    void *twin_arg;
     uint64_t refused;
 };
 
@@ -49,6 +56,16 @@ find(const struct admit *admit, const uint8_t curve[KEY_CURVE_BYTES])
 {
     return bsearch(curve, admit->entries, (size_t)admit->count, sizeof(struct entry),
                    entry_compare);
+}
+
+/* The same in a short list that is not sorted. */
+static const struct entry *
+find_in(const struct entry *list, size_t count, const uint8_t curve[KEY_CURVE_BYTES])
+{
+    for (size_t i = 0; i < count; i++)
+        if (memcmp(list[i].curve, curve, KEY_CURVE_BYTES) == 0)
+            return &list[i];
+    return NULL;
 }
 
 /* All parts of one request; false when there is none. */
@@ -77,7 +94,20 @@ receive(void *socket, struct request *request)
     return true;
 }
 
-/* NULL and the User-Id when the request is granted, else why not. */
+static const char *
+judge_joiner(const struct admit *admit, const uint8_t *curve, char user[ID_TEXT_SIZE])
+{
+    if (admit->joiner_known && memcmp(curve, admit->joiner, KEY_CURVE_BYTES) == 0)
+        return NULL;
+    const struct entry *invite = find_in(admit->invites, admit->invites_count, curve);
+    if (!invite)
+        return "its key follows neither from this swarm's secret nor from an open invite";
+    id_text(&invite->node, user);
+    return NULL;
+}
+
+/* NULL and the User-Id when the request is granted, else why not; `user` then names who
+ * it is, or is empty. */
 static const char *
 judge(const struct admit *admit, const struct request *request, char user[ID_TEXT_SIZE])
 {
@@ -89,18 +119,30 @@ judge(const struct admit *admit, const struct request *request, char user[ID_TEX
         return "the connection is not encrypted";
     const uint8_t *curve = (const uint8_t *)request->part[CREDENTIAL];
     const char *domain = request->part[DOMAIN];
-    if (strcmp(domain, "join") == 0) {
-        if (admit->joiner_known && memcmp(curve, admit->joiner, KEY_CURVE_BYTES) == 0)
-            return NULL;
-        return "its key does not follow from this swarm's secret";
-    }
+    if (strcmp(domain, "join") == 0)
+        return judge_joiner(admit, curve, user);
     if (strcmp(domain, "control") != 0 && strcmp(domain, "bulk") != 0)
         return "the socket has no such domain";
     const struct entry *entry = find(admit, curve);
-    if (!entry)
-        return "its key is not a member's";
-    id_text(&entry->node, user);
-    return NULL;
+    if (entry) {
+        id_text(&entry->node, user);
+        return NULL;
+    }
+    entry = find_in(admit->evicted, admit->evicted_count, curve);
+    if (entry) {
+        id_short(&entry->node, user);
+        return "its node was evicted from this swarm";
+    }
+    if (!id_empty(&admit->self) && memcmp(curve, admit->self_curve, KEY_CURVE_BYTES) == 0)
+        return "it has this node's own identity";
+    return "its key is not a member's";
+}
+
+static bool
+twin(const struct admit *admit, const struct request *request)
+{
+    return admit->twin && request->len[CREDENTIAL] == KEY_CURVE_BYTES &&
+           memcmp(request->part[CREDENTIAL], admit->self_curve, KEY_CURVE_BYTES) == 0;
 }
 
 static void
@@ -131,10 +173,15 @@ serve(void *arg)
         if (why) {
             admit->refused++;
             log_limited(LOG_WARN, "transport",
-                        "connection refused: %s domain=%.16s address=%.64s", why,
-                        request.part[DOMAIN], request.part[ADDRESS]);
+                        "connection refused: %s domain=%.16s address=%.64s id=%s", why,
+                        request.part[DOMAIN], request.part[ADDRESS],
+                        user[0] ? user : "unknown");
         }
-        answer(admit->socket, &request, why, user);
+        answer(admit->socket, &request, why, why ? "" : user);
+        if (why && twin(admit, &request)) {
+            admit->twin(admit->twin_arg, request.part[ADDRESS]);
+            return; /* the handler may have ended much; what waits is served next turn */
+        }
     }
 }
 
@@ -173,8 +220,21 @@ admit_close(struct admit *admit)
 void
 admit_joiner(struct admit *admit, const uint8_t curve_public[KEY_CURVE_BYTES])
 {
-    memcpy(admit->joiner, curve_public, KEY_CURVE_BYTES);
-    admit->joiner_known = true;
+    admit->joiner_known = curve_public != NULL;
+    if (curve_public)
+        memcpy(admit->joiner, curve_public, KEY_CURVE_BYTES);
+}
+
+void
+admit_invites(struct admit *admit, const struct id *invites, size_t count)
+{
+    must(count <= ADMIT_INVITES_MAX);
+    admit->invites_count = 0;
+    for (size_t i = 0; i < count; i++) {
+        struct entry *entry = &admit->invites[admit->invites_count];
+        entry->node = invites[i];
+        admit->invites_count += key_curve_of(&invites[i], entry->curve);
+    }
 }
 
 void
@@ -187,7 +247,8 @@ admit_allow(struct admit *admit, const struct id *node)
                     id_short(node, name));
         return;
     }
-    if (find(admit, entry.curve))
+    if (find(admit, entry.curve) ||
+        find_in(admit->evicted, admit->evicted_count, entry.curve))
         return;
     if (admit->count == MEMBERS_MAX) {
         log_limited(LOG_WARN, "transport", "node not admitted: there are %d already",
@@ -214,6 +275,29 @@ admit_deny(struct admit *admit, const struct id *node)
     admit->count--;
     memmove(&admit->entries[at], &admit->entries[at + 1],
             ((size_t)admit->count - at) * sizeof(*entry));
+}
+
+void
+admit_evict(struct admit *admit, const struct id *node)
+{
+    struct entry entry = {.node = *node};
+    admit_deny(admit, node);
+    if (!key_curve_of(node, entry.curve) ||
+        find_in(admit->evicted, admit->evicted_count, entry.curve))
+        return;
+    must(admit->evicted_count < ADMIT_EVICTED_MAX);
+    admit->evicted[admit->evicted_count++] = entry;
+}
+
+void
+admit_self(struct admit *admit, const struct id *self,
+           void (*fn)(void *arg, const char *from), void *arg)
+{
+    if (!key_curve_of(self, admit->self_curve))
+        return;
+    admit->self = *self;
+    admit->twin = fn;
+    admit->twin_arg = arg;
 }
 
 bool

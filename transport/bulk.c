@@ -27,13 +27,20 @@ enum {
     LOST_AFTER_MS = 2000
 };
 
-enum control_kind { CONTROL_ENTER, CONTROL_HALT, CONTROL_PROBE, CONTROL_CLOSE };
+enum control_kind {
+    CONTROL_ENTER,
+    CONTROL_HALT,
+    CONTROL_PROBE,
+    CONTROL_CUT,
+    CONTROL_CLOSE
+};
 
 struct control {
     enum control_kind kind;
     struct bulk_epoch *epoch; /* changes hands */
     int peer;
     size_t bytes;
+    struct id node;
 };
 
 /* Our connection to a peer of the epoch. */
@@ -315,6 +322,9 @@ serve_control(struct bulk *bulk)
         case CONTROL_PROBE:
             probe(bulk, control.peer, control.bytes);
             break;
+        case CONTROL_CUT:
+            listener_cut(bulk->listener, &control.node);
+            break;
         case CONTROL_CLOSE:
             flow_halt(bulk->flow);
             bulk->closing = true;
@@ -376,7 +386,10 @@ arrived(struct bulk *bulk, zmq_msg_t *route, zmq_msg_t *msg)
     struct flow_chunk *chunk = &frame->chunk;
     struct err err;
     const uint8_t *data = zmq_msg_data(&frame->msg);
-    if (!user || !id_parse(&from, user)) {
+    bool named = user && id_parse(&from, user);
+    if (named)
+        listener_heard(bulk->listener, &frame->msg, &from);
+    if (!named) {
         refuse(&from, "the connection has no user");
     } else if (zmq_msg_size(route) > FLOW_ROUTE_BYTES) {
         refuse(&from, "its routing id is too long");
@@ -706,6 +719,12 @@ bulk_probe(struct bulk *bulk, int peer, size_t bytes)
 {
     must(bytes > 0);
     tell(bulk, &(struct control){.kind = CONTROL_PROBE, .peer = peer, .bytes = bytes});
+}
+
+void
+bulk_cut(struct bulk *bulk, const struct id *node)
+{
+    tell(bulk, &(struct control){.kind = CONTROL_CUT, .node = *node});
 }
 
 int

@@ -84,6 +84,9 @@ void bulk_enter(struct bulk *bulk, const struct bulk_epoch *epoch);
  * and arriving chunks until the next bulk_enter(). */
 void bulk_halt(struct bulk *bulk);
 
+/* Close this node's connections to us; ours to it end with the epoch that it was in. */
+void bulk_cut(struct bulk *bulk, const struct id *node);
+
 /* Send `bytes` of zeros to a peer on BULK_PROBE; answered by a BULK_RATE event. */
 void bulk_probe(struct bulk *bulk, int peer, size_t bytes);
 

@@ -39,6 +39,13 @@ receive(void *socket, zmq_msg_t *first, zmq_msg_t *second, int *parts)
 
 /* ---- the seed's side ---- */
 
+/* A request that was taken: where its answer goes. */
+struct waiting {
+    uint64_t ticket;
+    size_t len;
+    uint8_t route[255];
+};
+
 struct join_server {
     struct loop *loop;
     struct listener *listener;
@@ -49,24 +56,44 @@ struct join_server {
     int timer; /* running while requests have to wait */
     uint64_t refused;
     struct buf answer;
+    uint64_t tickets;
+    struct waiting waiting[JOIN_WAITING_MAX]; /* by ticket */
 };
+
+static void
+answer_to(struct join_server *server, const struct waiting *waiting, const void *answer,
+          size_t len)
+{
+    void *socket = listener_socket(server->listener);
+    if (zmq_send(socket, waiting->route, waiting->len, ZMQ_SNDMORE | ZMQ_DONTWAIT) >= 0)
+        zmq_send(socket, answer, len, ZMQ_DONTWAIT);
+}
 
 static void
 answer(struct join_server *server, zmq_msg_t *route, zmq_msg_t *body, int parts)
 {
-    size_t len = zmq_msg_size(body);
+    size_t len = zmq_msg_size(body), route_len = zmq_msg_size(route);
+    struct join_caller caller = {.ticket = ++server->tickets};
+    struct waiting *waiting = &server->waiting[caller.ticket % JOIN_WAITING_MAX];
+    bool later = false;
     buf_clear(&server->answer);
-    if (parts == 2 && len <= JOIN_BYTES_MAX)
-        server->fn(server->arg, zmq_msg_data(body), len, &server->answer);
-    if (server->answer.len == 0 || server->answer.len > FRAME_BYTES_MAX) {
+    if (parts == 2 && len <= JOIN_BYTES_MAX && route_len <= sizeof(waiting->route)) {
+        const char *user = zmq_msg_gets(body, "User-Id");
+        if (user)
+            id_parse(&caller.invite, user);
+        waiting->ticket = caller.ticket;
+        waiting->len = route_len;
+        memcpy(waiting->route, zmq_msg_data(route), route_len);
+        later = server->fn(server->arg, &caller, zmq_msg_data(body), len, &server->answer);
+    }
+    if (server->answer.len > 0 && server->answer.len <= FRAME_BYTES_MAX) {
+        answer_to(server, waiting, server->answer.data, server->answer.len);
+    } else if (!later) {
         server->refused++;
         log_limited(LOG_WARN, "transport", "request to join not answered bytes=%zu", len);
-        return;
     }
-    void *socket = listener_socket(server->listener);
-    if (zmq_send(socket, zmq_msg_data(route), zmq_msg_size(route),
-                 ZMQ_SNDMORE | ZMQ_DONTWAIT) >= 0)
-        zmq_send(socket, server->answer.data, server->answer.len, ZMQ_DONTWAIT);
+    if (server->answer.len > 0) /* it may have held a secret */
+        key_wipe(server->answer.data, server->answer.len);
 }
 
 static void serve(void *arg);
@@ -151,6 +178,15 @@ join_server_close(struct join_server *server)
     free(server);
 }
 
+void
+join_server_answer(struct join_server *server, uint64_t ticket, const void *answer,
+                   size_t len)
+{
+    const struct waiting *waiting = &server->waiting[ticket % JOIN_WAITING_MAX];
+    if (ticket > 0 && waiting->ticket == ticket && len <= FRAME_BYTES_MAX)
+        answer_to(server, waiting, answer, len);
+}
+
 uint64_t
 join_server_refused(const struct join_server *server)
 {
@@ -161,7 +197,8 @@ join_server_refused(const struct join_server *server)
 
 struct join_client {
     struct loop *loop;
-    const struct secret *secret;
+    uint8_t client_public[KEY_CURVE_BYTES], server_public[KEY_CURVE_BYTES];
+    const uint8_t *client_secret; /* borrowed: it stays in its locked place */
     struct address seed;
     void *request;
     size_t len;
@@ -260,8 +297,12 @@ dialled(void *arg, enum dial_event event)
         attempt_later(client);
         report(client, JOIN_NOBODY);
         return;
-    case DIAL_HUNG_UP:
     case DIAL_DENIED:
+        client->hang_ups = 0;
+        attempt_later(client);
+        report(client, JOIN_DENIED);
+        return;
+    case DIAL_HUNG_UP:
         attempt_later(client);
         if (++client->hang_ups >= HANG_UPS)
             report(client, JOIN_HUNG_UP);
@@ -275,9 +316,9 @@ dial(struct join_client *client, struct err *err)
     struct dial_options options = {
         .plane = SOCKET_JOIN,
         .base = client->seed,
-        .curve_public = secret_joiner_public(client->secret),
-        .curve_secret = secret_joiner_secret(client->secret),
-        .server_public = secret_join_public(client->secret),
+        .curve_public = client->client_public,
+        .curve_secret = client->client_secret,
+        .server_public = client->server_public,
     };
     client->dial = dial_open(client->loop, &options, dialled, client, err);
     return client->dial ? 0 : -1;
@@ -296,13 +337,15 @@ attempt(void *arg)
 }
 
 struct join_client *
-join_dial(struct loop *loop, const struct secret *secret, const struct address *seed,
+join_dial(struct loop *loop, const struct join_keys *keys, const struct address *seed,
           const void *request, size_t len, join_result_fn fn, void *arg, struct err *err)
 {
     must(fn && len <= JOIN_BYTES_MAX);
     struct join_client *client = xcalloc(1, sizeof(*client));
     client->loop = loop;
-    client->secret = secret;
+    memcpy(client->client_public, keys->client_public, KEY_CURVE_BYTES);
+    memcpy(client->server_public, keys->server_public, KEY_CURVE_BYTES);
+    client->client_secret = keys->client_secret;
     client->seed = *seed;
     client->request = xmemdup(request, len);
     client->len = len;

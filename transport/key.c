@@ -8,6 +8,7 @@
 #include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -21,6 +22,7 @@ _Static_assert(crypto_sign_BYTES == KEY_SIGNATURE_BYTES, "Ed25519 signature");
 _Static_assert(crypto_sign_PUBLICKEYBYTES == ID_BYTES, "an id is an Ed25519 public key");
 _Static_assert(crypto_scalarmult_curve25519_BYTES == KEY_CURVE_BYTES, "CURVE key");
 _Static_assert(crypto_kdf_KEYBYTES == SEED_BYTES, "the secret is the master key");
+_Static_assert(crypto_box_SEALBYTES + SEED_BYTES == SECRET_SEALED_BYTES, "sealed secret");
 _Static_assert(sizeof(crypto_generichash_state) <= sizeof(struct key_hash), "hash state");
 
 /* What sodium_malloc() holds: everything secret of a node. */
@@ -63,13 +65,37 @@ key_setup(struct err *err)
     return 0;
 }
 
-/* Locked memory, or the end: it is small and there is no going on without it. */
+void
+key_guard(bool on)
+{
+    prctl(PR_SET_DUMPABLE, on ? 0 : 1, 0, 0, 0);
+}
+
+static _Atomic bool unlocked;
+
+bool
+key_locked(void)
+{
+    return !unlocked;
+}
+
+void
+key_wipe(void *data, size_t bytes)
+{
+    if (bytes > 0)
+        sodium_memzero(data, bytes);
+}
+
+/* Guarded memory, or the end: it is small and there is no going on without it. That it
+ * is locked, too, depends on a limit; sodium_malloc() does not say. */
 static void *
 vault_new(size_t bytes)
 {
     must(sodium_init() >= 0); /* cheap when it was done */
     void *vault = sodium_malloc(bytes);
     must(vault);
+    if (sodium_mlock(vault, bytes))
+        unlocked = true;
     sodium_memzero(vault, bytes);
     return vault;
 }
@@ -324,6 +350,30 @@ secret_free(struct secret *secret)
         return;
     sodium_free(secret->vault);
     free(secret);
+}
+
+bool
+secret_seal(const struct secret *secret, const struct id *to,
+            uint8_t sealed[SECRET_SEALED_BYTES])
+{
+    uint8_t curve[KEY_CURVE_BYTES];
+    return key_curve_of(to, curve) && crypto_box_seal(sealed, secret->vault->master,
+                                                      SEED_BYTES, curve) == 0;
+}
+
+struct secret *
+secret_unseal(const uint8_t sealed[SECRET_SEALED_BYTES], const struct key *key,
+              struct err *err)
+{
+    uint8_t master[SEED_BYTES];
+    struct secret *secret = NULL;
+    if (crypto_box_seal_open(master, sealed, SECRET_SEALED_BYTES, key->curve_public,
+                             key->vault->curve_secret))
+        err_set(err, ERR_AUTH, "a secret that came is not sealed to this node");
+    else
+        secret = secret_from(master);
+    sodium_memzero(master, sizeof(master));
+    return secret;
 }
 
 const uint8_t *

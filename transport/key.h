@@ -10,7 +10,12 @@
  * joiner uses there, and the Ed25519 pair whose signature over (swarm, node id) admits a
  * node. Whoever has the secret is let in; nobody else is.
  *
- * Secrets live in sodium_malloc() memory and are wiped.
+ * An invite is a key of its own: its seed is the token that the bearer has, its id is what
+ * the swarm knows of it.
+ *
+ * Secrets live in sodium_malloc() memory: locked, left out of core dumps, wiped. On the
+ * way to another node a secret is sealed to that node's key (libsodium's crypto_box_seal),
+ * so that it is readable neither on a relay nor in a queue.
  */
 #ifndef TRANSPORT_KEY_H
 #define TRANSPORT_KEY_H
@@ -22,10 +27,24 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { KEY_SIGNATURE_BYTES = 64, KEY_CURVE_BYTES = 32, SECRET_TEXT_SIZE = 65 };
+enum {
+    KEY_SIGNATURE_BYTES = 64,
+    KEY_CURVE_BYTES = 32,
+    SECRET_TEXT_SIZE = 65,
+    SECRET_SEALED_BYTES = 80
+};
 
 /* Once per process, first. ERR_SYSTEM when the library cannot start. */
 int key_setup(struct err *err);
+
+/* While this process holds secrets: no core dump, and no other process of its user looks
+ * into it (prctl PR_SET_DUMPABLE). */
+void key_guard(bool on);
+/* Could all secrets so far be locked into memory? If not, they may reach the swap: raise
+ * the limit of locked memory. */
+bool key_locked(void);
+/* Overwrites what was secret. */
+void key_wipe(void *data, size_t bytes);
 
 /* ---- identity ---- */
 
@@ -34,7 +53,7 @@ struct key;
 /* The key in the file, or a new one written there (0600). ERR_AUTH when others may read
  * the file, ERR_CORRUPT when it is no key. `*made` (may be NULL) tells which. */
 struct key *key_open(const char *path, bool *made, struct err *err);
-struct key *key_from_seed(const uint8_t seed[32]); /* tests, simulator */
+struct key *key_from_seed(const uint8_t seed[32]); /* of an invite's token; tests */
 void key_free(struct key *key);
 
 const struct id *key_id(const struct key *key);
@@ -60,6 +79,13 @@ struct secret *secret_read(const char *path, struct err *err);
 int secret_write(const struct secret *secret, const char *path,
                  struct err *err); /* 0600 */
 void secret_free(struct secret *secret);
+
+/* For this node's eyes only; false: its id is no key. */
+bool secret_seal(const struct secret *secret, const struct id *to,
+                 uint8_t sealed[SECRET_SEALED_BYTES]);
+/* ERR_AUTH: not sealed to us. */
+struct secret *secret_unseal(const uint8_t sealed[SECRET_SEALED_BYTES],
+                             const struct key *key, struct err *err);
 
 const uint8_t *secret_join_public(const struct secret *secret);
 const uint8_t *secret_join_secret(const struct secret *secret);

@@ -283,9 +283,14 @@ take(struct mesh *mesh, struct arrival *arrival)
     struct id user;
     const char *text =
         arrival->parts > 1 ? zmq_msg_gets(&arrival->bytes, "User-Id") : NULL;
-    if (!text || !id_parse(&user, text) || !admit_allowed(mesh->admit, &user)) {
+    bool named = text && id_parse(&user, text);
+    if (named)
+        listener_heard(mesh->listener, &arrival->bytes, &user);
+    if (!named || !admit_allowed(mesh->admit, &user)) {
         log_limited(LOG_WARN, "transport",
                     "frame dropped: its sender is no longer admitted");
+        if (named)
+            listener_cut(mesh->listener, &user);
         return;
     }
     struct peer *peer = find_or_add(mesh, &user);
@@ -399,6 +404,7 @@ void
 mesh_forget(struct mesh *mesh, const struct id *id)
 {
     int at = place(mesh, id);
+    listener_cut(mesh->listener, id);
     if (at == mesh->count || !id_equal(&mesh->peers[at]->id, id))
         return;
     hang_up(mesh->peers[at]);

@@ -46,7 +46,7 @@ void mesh_close(struct mesh *mesh);
  * MESH_DOWN for the old connection). Our own id is ignored. A failed dial is repeated
  * after 100 ms, doubling to 5 s; at once when the peer dials us. */
 void mesh_peer(struct mesh *mesh, const struct id *peer, const struct address *base);
-/* Close the connection and forget the peer. */
+/* Close the connections in both directions and forget the peer. */
 void mesh_forget(struct mesh *mesh, const struct id *peer);
 /* Dial now, without waiting for the back-off to pass. */
 void mesh_redial(struct mesh *mesh, const struct id *peer);

@@ -16,6 +16,7 @@ enum {
         93, /* hidden by zmq.h, known to the library: no handler, no admission */
     HANDSHAKE_MS = 5000,
     DIAL_MS = 5000,
+    SILENT_MS = 1000, /* a connection without a word for so long may be anybody's */
     FDS_MAX = 4096, /* connections whose address a listener remembers */
     PEER_TEXT_SIZE = INET6_ADDRSTRLEN + 8
 };
@@ -156,20 +157,25 @@ struct listener {
     listener_stranger_fn stranger;
     void *arg;
     bool failed; /* the next connection that closes is the one whose handshake failed */
-    char (*peers)[PEER_TEXT_SIZE]; /* by descriptor: who it was when it was accepted */
+    struct accepted *accepted; /* by descriptor */
 };
 
+/* A connection that is open. */
+struct accepted {
+    char peer[PEER_TEXT_SIZE]; /* whence it came; empty: none is open */
+    struct id from;            /* whose it is; empty: nothing came yet */
+    int64_t since_ms;
+};
+
+/* The other end of a connection, or an empty text. */
 static void
-remember_peer(struct listener *listener, uint32_t fd)
+peer_text(int fd, char text[PEER_TEXT_SIZE])
 {
-    if (fd >= FDS_MAX)
-        return;
-    char *text = listener->peers[fd];
     struct sockaddr_storage from = {0};
     socklen_t len = sizeof(from);
     char host[INET6_ADDRSTRLEN] = "";
     text[0] = '\0';
-    if (getpeername((int)fd, (struct sockaddr *)&from, &len) != 0)
+    if (getpeername(fd, (struct sockaddr *)&from, &len) != 0)
         return;
     uint16_t port = 0;
     if (from.ss_family == AF_INET) {
@@ -182,6 +188,16 @@ remember_peer(struct listener *listener, uint32_t fd)
         port = ntohs(v6->sin6_port);
     }
     snprintf(text, PEER_TEXT_SIZE, "%s:%u", host, port);
+}
+
+static void
+remember_peer(struct listener *listener, uint32_t fd)
+{
+    if (fd >= FDS_MAX)
+        return;
+    struct accepted *accepted = &listener->accepted[fd];
+    *accepted = (struct accepted){.since_ms = loop_now_ms(listener->loop)};
+    peer_text((int)fd, accepted->peer);
 }
 
 /* A handshake's failure is followed at once by the end of its connection, which names the
@@ -198,11 +214,13 @@ listener_events(void *arg)
         } else if (event == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL) {
             listener->failed = value == ZMQ_PROTOCOL_ERROR_ZMTP_CRYPTOGRAPHIC ||
                                value == ZMQ_PROTOCOL_ERROR_ZMTP_KEY_EXCHANGE;
-        } else if (event == ZMQ_EVENT_DISCONNECTED && listener->failed) {
+        } else if (event == ZMQ_EVENT_DISCONNECTED) {
+            char *from = value < FDS_MAX ? listener->accepted[value].peer : NULL;
+            if (listener->failed && listener->stranger)
+                listener->stranger(listener->arg, from && from[0] ? from : "unknown");
             listener->failed = false;
-            const char *from = value < FDS_MAX ? listener->peers[value] : "";
-            if (listener->stranger)
-                listener->stranger(listener->arg, from[0] ? from : "unknown");
+            if (from)
+                from[0] = '\0';
         }
     }
 }
@@ -235,7 +253,7 @@ listener_open(struct loop *loop, enum socket_plane plane,
     listener->loop = loop;
     listener->stranger = stranger;
     listener->arg = arg;
-    listener->peers = xcalloc(FDS_MAX, sizeof(*listener->peers));
+    listener->accepted = xcalloc(FDS_MAX, sizeof(*listener->accepted));
     listener->socket = socket_new(ZMQ_ROUTER, err);
     if (!listener->socket)
         goto failed;
@@ -275,7 +293,7 @@ listener_close(struct listener *listener)
         loop_socket_cancel(listener->loop, listener->monitor);
     monitor_close(listener->socket, listener->monitor);
     socket_free(listener->socket);
-    free(listener->peers);
+    free(listener->accepted);
     free(listener);
 }
 
@@ -283,6 +301,32 @@ void *
 listener_socket(const struct listener *listener)
 {
     return listener->socket;
+}
+
+void
+listener_heard(struct listener *listener, void *message, const struct id *from)
+{
+    int fd = zmq_msg_get(message, ZMQ_SRCFD);
+    if (fd >= 0 && fd < FDS_MAX && listener->accepted[fd].peer[0])
+        listener->accepted[fd].from = *from;
+}
+
+void
+listener_cut(struct listener *listener, const struct id *node)
+{
+    int64_t now = loop_now_ms(listener->loop);
+    listener_events(listener); /* which are open now? */
+    for (int fd = 0; fd < FDS_MAX; fd++) {
+        struct accepted *accepted = &listener->accepted[fd];
+        char peer[PEER_TEXT_SIZE];
+        bool silent = id_empty(&accepted->from) && now - accepted->since_ms >= SILENT_MS;
+        if (!accepted->peer[0] || (!silent && !id_equal(&accepted->from, node)))
+            continue;
+        /* The descriptor may be another's by now: it has to lead to the same place. */
+        peer_text(fd, peer);
+        if (strcmp(peer, accepted->peer) == 0)
+            shutdown(fd, SHUT_RDWR);
+    }
 }
 
 /* ---- dialling ---- */

@@ -44,6 +44,14 @@ struct listener *listener_open(struct loop *loop, enum socket_plane plane,
 void listener_close(struct listener *listener);
 void *listener_socket(const struct listener *listener); /* borrowed */
 
+/* `message` (a zmq_msg_t that the socket gave) came from this node: remembers which
+ * connection is its. */
+void listener_heard(struct listener *listener, void *message, const struct id *from);
+/* Closes the connections of this node, and those from which nothing was heard for a
+ * second after they opened: they may be its, too. libzmq cannot name a connection, so its
+ * descriptor is shut down. */
+void listener_cut(struct listener *listener, const struct id *node);
+
 /* ---- dialling ---- */
 
 enum dial_event {

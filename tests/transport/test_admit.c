@@ -4,8 +4,10 @@
 #include "transport/base/alloc.h"
 #include "transport/base/limits.h"
 #include "transport/socket.h"
+#include "transport/twin.h"
 
 #include <dirent.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -107,6 +109,95 @@ START_TEST(who_is_denied_later_does_not_get_in_again)
     listener_close(listener);
     key_free(server);
     key_free(member);
+    admit_close(admit);
+    harness_close(loop);
+}
+END_TEST
+
+START_TEST(who_is_evicted_is_named_and_never_admitted_again)
+{
+    struct loop *loop = harness_open();
+    struct err err;
+    struct admit *admit = admit_open(loop, &err);
+    struct address base = harness_address();
+    struct key *server = harness_key(1);
+    struct key *member = harness_key(2);
+    struct listener *listener = listen_at(loop, SOCKET_CONTROL, server, &base);
+    char name[ID_SHORT_SIZE], said[4096], wanted[32];
+    admit_allow(admit, key_id(member));
+    admit_evict(admit, key_id(member));
+    admit_allow(admit, key_id(member));
+    ck_assert(!admit_allowed(admit, key_id(member)));
+    harness_listen();
+    enum dial_event event = reach(loop, SOCKET_CONTROL, &base, member, server);
+    harness_said(said, sizeof(said));
+    ck_assert_int_eq(event, DIAL_DENIED);
+    ck_assert_ptr_nonnull(strstr(said, "its node was evicted from this swarm"));
+    snprintf(wanted, sizeof(wanted), "id=%s", id_short(key_id(member), name));
+    ck_assert_ptr_nonnull(strstr(said, wanted));
+    listener_close(listener);
+    key_free(server);
+    key_free(member);
+    admit_close(admit);
+    harness_close(loop);
+}
+END_TEST
+
+struct seen {
+    int twins;
+    char from[64];
+    bool told, lives;
+};
+
+static void
+on_twin(void *arg, const char *from)
+{
+    struct seen *seen = arg;
+    seen->twins++;
+    snprintf(seen->from, sizeof(seen->from), "%.63s", from);
+}
+
+static void
+on_look(void *arg, const struct address *base, bool lives)
+{
+    (void)base;
+    struct seen *seen = arg;
+    seen->told = true;
+    seen->lives = lives;
+}
+
+static bool
+told(const void *arg)
+{
+    return ((const struct seen *)arg)->told;
+}
+
+START_TEST(two_processes_with_one_key_both_find_out)
+{
+    struct loop *loop = harness_open();
+    struct err err;
+    struct admit *admit = admit_open(loop, &err);
+    struct address base = harness_address();
+    struct key *key = harness_key(1), *other = harness_key(2);
+    struct seen seen = {0};
+    admit_self(admit, key_id(key), on_twin, &seen);
+    struct listener *listener = listen_at(loop, SOCKET_CONTROL, key, &base);
+    struct twin *twin = twin_look(loop, key, &base, on_look, &seen, &err);
+    ck_assert_ptr_nonnull(twin);
+    ck_assert(harness_until(loop, told, &seen, 5000));
+    ck_assert(seen.lives);
+    ck_assert_int_eq(seen.twins, 1);
+    ck_assert_str_eq(seen.from, "127.0.0.1");
+    twin_close(twin);
+    /* Somebody else lives there: no twin. */
+    seen.told = false;
+    twin = twin_look(loop, other, &base, on_look, &seen, &err);
+    ck_assert(harness_until(loop, told, &seen, 7000));
+    ck_assert(!seen.lives);
+    twin_close(twin);
+    listener_close(listener);
+    key_free(key);
+    key_free(other);
     admit_close(admit);
     harness_close(loop);
 }
@@ -326,6 +417,8 @@ suite_admit(void)
     TCase *tests = suite_case(suite, "admit", 10);
     tcase_add_test(tests, a_random_key_is_refused_on_control_and_bulk_and_counted);
     tcase_add_test(tests, who_is_denied_later_does_not_get_in_again);
+    tcase_add_test(tests, who_is_evicted_is_named_and_never_admitted_again);
+    tcase_add_test(tests, two_processes_with_one_key_both_find_out);
     tcase_add_test(tests, each_door_has_its_own_keys);
     tcase_add_test(tests, nobody_gets_in_while_there_is_no_handler);
     tcase_add_test(tests, a_process_has_one_handler);

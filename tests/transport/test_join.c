@@ -32,18 +32,22 @@ struct seed {
     struct address base;
     struct join_server *server;
     int requests;
-    bool mute;
+    bool mute, later;
+    struct join_caller caller; /* the last one */
 };
 
-static void
-reply(void *arg, const void *body, size_t len, struct buf *answer)
+static bool
+reply(void *arg, const struct join_caller *caller, const void *body, size_t len,
+      struct buf *answer)
 {
     struct seed *seed = arg;
     seed->requests++;
-    if (seed->mute)
-        return;
+    seed->caller = *caller;
+    if (seed->mute || seed->later)
+        return seed->later;
     buf_add(answer, "to ", 3);
     buf_add(answer, body, len);
+    return false;
 }
 
 static void
@@ -114,7 +118,10 @@ joiner_dial(struct joiner *joiner, struct seed *seed, const struct secret *secre
 {
     struct err err;
     joiner->wanted = joiner->wanted ? joiner->wanted : 1;
-    joiner->client = join_dial(seed->loop, secret, &seed->base, request, strlen(request),
+    struct join_keys keys = {.client_public = secret_joiner_public(secret),
+                             .client_secret = secret_joiner_secret(secret),
+                             .server_public = secret_join_public(secret)};
+    joiner->client = join_dial(seed->loop, &keys, &seed->base, request, strlen(request),
                                told, joiner, &err);
     ck_assert_ptr_nonnull(joiner->client);
 }
@@ -209,6 +216,83 @@ START_TEST(a_seed_that_says_nothing_is_asked_again)
     ck_assert(harness_until(seed.loop, enough, &joiner, 2000));
     ck_assert_int_eq(joiner.results[1], JOIN_ANSWERED);
     join_client_close(joiner.client);
+    seed_close(&seed);
+}
+END_TEST
+
+static bool
+asked(const void *arg)
+{
+    return ((const struct seed *)arg)->requests > 0;
+}
+
+START_TEST(an_answer_may_come_later_than_its_request)
+{
+    struct seed seed;
+    seed_open(&seed);
+    seed_listen(&seed);
+    seed.later = true;
+    struct joiner joiner = {0};
+    joiner_dial(&joiner, &seed, seed.secret, "sea");
+    ck_assert(harness_until(seed.loop, asked, &seed, 3000));
+    harness_run(seed.loop, 200);
+    ck_assert_int_eq(joiner.count, 0);
+    ck_assert_uint_eq(join_server_refused(seed.server), 0);
+    join_server_answer(seed.server, seed.caller.ticket + 1, "nobody", 6);
+    join_server_answer(seed.server, seed.caller.ticket, "at last", 7);
+    ck_assert(harness_until(seed.loop, enough, &joiner, 3000));
+    ck_assert_int_eq(joiner.results[0], JOIN_ANSWERED);
+    ck_assert_str_eq(joiner.answer, "at last");
+    join_client_close(joiner.client);
+    seed_close(&seed);
+}
+END_TEST
+
+static void
+dial_invited(struct joiner *joiner, struct seed *seed, const struct key *invite)
+{
+    struct err err;
+    struct join_keys keys = {.client_public = key_curve_public(invite),
+                             .client_secret = key_curve_secret(invite),
+                             .server_public = secret_join_public(seed->secret)};
+    joiner->wanted = joiner->wanted ? joiner->wanted : 1;
+    joiner->client =
+        join_dial(seed->loop, &keys, &seed->base, "sea", 3, told, joiner, &err);
+    ck_assert_ptr_nonnull(joiner->client);
+}
+
+START_TEST(an_invite_opens_the_door_and_is_named_until_it_is_over)
+{
+    struct seed seed;
+    seed_open(&seed);
+    seed_listen(&seed);
+    struct key *invite = harness_key(7), *other = harness_key(8);
+    admit_invites(seed.admit, key_id(invite), 1);
+    struct joiner joiner = {0}, stranger = {0};
+    dial_invited(&joiner, &seed, invite);
+    ck_assert(harness_until(seed.loop, enough, &joiner, 3000));
+    ck_assert_int_eq(joiner.results[0], JOIN_ANSWERED);
+    ck_assert(id_equal(&seed.caller.invite, key_id(invite)));
+    join_client_close(joiner.client);
+    dial_invited(&stranger, &seed, other);
+    ck_assert(harness_until(seed.loop, enough, &stranger, 3000));
+    ck_assert_int_eq(stranger.results[0], JOIN_DENIED);
+    join_client_close(stranger.client);
+    admit_invites(seed.admit, NULL, 0);
+    memset(&joiner, 0, sizeof(joiner));
+    dial_invited(&joiner, &seed, invite);
+    ck_assert(harness_until(seed.loop, enough, &joiner, 3000));
+    ck_assert_int_eq(joiner.results[0], JOIN_DENIED);
+    join_client_close(joiner.client);
+    ck_assert_int_eq(seed.requests, 1);
+    /* Who has the secret has no invite. */
+    memset(&joiner, 0, sizeof(joiner));
+    joiner_dial(&joiner, &seed, seed.secret, "sea");
+    ck_assert(harness_until(seed.loop, enough, &joiner, 3000));
+    ck_assert(id_empty(&seed.caller.invite));
+    join_client_close(joiner.client);
+    key_free(invite);
+    key_free(other);
     seed_close(&seed);
 }
 END_TEST
@@ -348,6 +432,8 @@ suite_join(void)
     tcase_add_test(tests, a_wrong_secret_is_hung_up_on_and_both_sides_can_say_why);
     tcase_add_test(tests, nobody_is_said_once_and_the_seed_is_found_when_it_comes);
     tcase_add_test(tests, a_seed_that_says_nothing_is_asked_again);
+    tcase_add_test(tests, an_answer_may_come_later_than_its_request);
+    tcase_add_test(tests, an_invite_opens_the_door_and_is_named_until_it_is_over);
     tcase_add_test(tests, a_crowd_is_answered_five_at_once_and_then_five_a_second);
     tcase_add_test(tests, a_request_that_is_too_long_is_counted_and_closes_nothing);
     tcase_add_test(tests, a_port_in_use_has_a_sentence);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -302,6 +303,72 @@ START_TEST(a_secret_file_that_others_may_read_is_refused)
 }
 END_TEST
 
+START_TEST(a_secret_is_sealed_for_one_node)
+{
+    struct secret *made = secret_make();
+    struct key *to = key_from_seed((const uint8_t[32]){1});
+    struct key *other = key_from_seed((const uint8_t[32]){2});
+    uint8_t sealed[SECRET_SEALED_BYTES];
+    ck_assert(secret_seal(made, key_id(to), sealed));
+    struct secret *got = secret_unseal(sealed, to, &err);
+    ck_assert_ptr_nonnull(got);
+    ck_assert(id_equal(secret_admit_id(got), secret_admit_id(made)));
+    ck_assert_ptr_null(secret_unseal(sealed, other, &err));
+    ck_assert_int_eq(err.code, ERR_AUTH);
+    sealed[70] ^= 1;
+    ck_assert_ptr_null(secret_unseal(sealed, to, &err));
+    struct id none;
+    memset(&none, 0xff, sizeof(none));
+    ck_assert(!secret_seal(made, &none, sealed));
+    secret_free(made);
+    secret_free(got);
+    key_free(to);
+    key_free(other);
+}
+END_TEST
+
+/* Locked memory of this process in KiB, by the kernel. */
+static long
+locked_kib(void)
+{
+    struct buf text = {0};
+    ck_assert_int_eq(file_read("/proc/self/status", 64 << 10, &text, &err), 0);
+    buf_add(&text, "", 1);
+    const char *at = strstr((char *)text.data, "VmLck:");
+    ck_assert_ptr_nonnull(at);
+    long kib = strtol(at + 6, NULL, 10);
+    buf_release(&text);
+    return kib;
+}
+
+START_TEST(secrets_lie_in_locked_memory_until_they_are_wiped)
+{
+    long before = locked_kib();
+    struct secret *secret = secret_make();
+    struct key *key = key_from_seed((const uint8_t[32]){3});
+    if (!key_locked()) {
+        suite_skip(__func__, "the limit of locked memory is too low here");
+        secret_free(secret);
+        key_free(key);
+        return;
+    }
+    ck_assert_int_ge(locked_kib(), before + 8); /* a page or more each */
+    secret_free(secret);
+    key_free(key);
+    ck_assert_int_le(locked_kib(), before);
+}
+END_TEST
+
+START_TEST(a_guarded_process_leaves_no_core)
+{
+    ck_assert_int_eq(prctl(PR_GET_DUMPABLE, 0, 0, 0, 0), 1);
+    key_guard(true);
+    ck_assert_int_eq(prctl(PR_GET_DUMPABLE, 0, 0, 0, 0), 0);
+    key_guard(false);
+    ck_assert_int_eq(prctl(PR_GET_DUMPABLE, 0, 0, 0, 0), 1);
+}
+END_TEST
+
 /* Other builds must derive the same keys, so the values are part of the protocol. */
 START_TEST(what_follows_from_a_secret_is_fixed)
 {
@@ -386,6 +453,9 @@ suite_key(void)
     tcase_add_test(tests, a_secret_survives_its_file);
     tcase_add_test(tests, a_secret_that_is_none_is_refused_and_never_printed);
     tcase_add_test(tests, a_secret_file_that_others_may_read_is_refused);
+    tcase_add_test(tests, a_secret_is_sealed_for_one_node);
+    tcase_add_test(tests, secrets_lie_in_locked_memory_until_they_are_wiped);
+    tcase_add_test(tests, a_guarded_process_leaves_no_core);
     tcase_add_test(tests, what_follows_from_a_secret_is_fixed);
     tcase_add_test(tests, an_admission_holds_for_one_node_of_one_swarm);
     tcase_add_test(tests, a_hash_is_blake2b_256_in_one_piece_or_many);

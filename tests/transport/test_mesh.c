@@ -522,6 +522,44 @@ START_TEST(handlers_may_forget_the_peer)
 }
 END_TEST
 
+START_TEST(who_is_forgotten_is_cut_off_in_both_directions)
+{
+    struct pair pair;
+    struct err err;
+    pair_open(&pair);
+    connect_both(&pair.a, &pair.b);
+    ck_assert_int_eq(
+        mesh_send(pair.b.mesh, key_id(pair.a.key), FRAME_PING, "one", 3, &err), 0);
+    ck_assert(wait_frames(&pair.a, 1, 1000));
+    int from = pair.b.count;
+    admit_deny(pair.admit, key_id(pair.b.key));
+    mesh_forget(pair.a.mesh, key_id(pair.b.key));
+    /* Its own connection to us ends, and it does not get another one. */
+    ck_assert(wait_for(&pair.b, from, MESH_DOWN, 1000));
+    ck_assert(wait_for(&pair.b, from, MESH_DENIED, 3000));
+    ck_assert(!mesh_connected(pair.b.mesh, key_id(pair.a.key)));
+    ck_assert(!mesh_connected(pair.a.mesh, key_id(pair.b.key)));
+    ck_assert_int_eq(pair.a.frames, 1);
+    pair_close(&pair);
+}
+END_TEST
+
+/* It sent nothing before: its connection is nobody's, and is cut for that. */
+START_TEST(who_is_forgotten_before_it_spoke_is_cut_off_too)
+{
+    struct pair pair;
+    pair_open(&pair);
+    connect_both(&pair.a, &pair.b);
+    harness_run(pair.loop, 1200);
+    int from = pair.b.count;
+    admit_deny(pair.admit, key_id(pair.b.key));
+    mesh_forget(pair.a.mesh, key_id(pair.b.key));
+    ck_assert(wait_for(&pair.b, from, MESH_DOWN, 1000));
+    ck_assert(wait_for(&pair.b, from, MESH_DENIED, 3000));
+    pair_close(&pair);
+}
+END_TEST
+
 START_TEST(a_new_address_is_dialled)
 {
     struct pair pair;
@@ -620,13 +658,16 @@ floods_over(const void *arg)
     return atomic_load(&floods[0].over) && atomic_load(&floods[1].over);
 }
 
-static void
-say_nothing(void *arg, const void *body, size_t len, struct buf *answer)
+static bool
+say_nothing(void *arg, const struct join_caller *caller, const void *body, size_t len,
+            struct buf *answer)
 {
+    (void)caller;
     (void)body;
     (void)len;
     ++*(int *)arg;
     buf_add(answer, "yes", 3);
+    return false;
 }
 
 START_TEST(silent_connections_and_random_bytes_disturb_nothing)
@@ -696,6 +737,8 @@ suite_mesh(void)
     tcase_add_test(tests, frames_of_another_swarm_are_dropped_counted_and_said);
     tcase_add_test(tests, forged_replayed_and_misdirected_frames_are_dropped);
     tcase_add_test(tests, handlers_may_forget_the_peer);
+    tcase_add_test(tests, who_is_forgotten_is_cut_off_in_both_directions);
+    tcase_add_test(tests, who_is_forgotten_before_it_spoke_is_cut_off_too);
     tcase_add_test(tests, a_new_address_is_dialled);
     tcase_add_test(tests, a_route_is_dialled_in_place_of_the_address);
     tcase_add_test(tests, a_control_port_in_use_has_a_sentence);
