@@ -151,7 +151,7 @@ agree_new(const struct agree_options *options, int64_t now_ms, const void *saved
     agree->self = *key_id(options->key);
     agree->rng = (struct rng){.seed = options->seed, .stream = id_prefix(&agree->self)};
     agree->leader_heard_ms = agree->quorum_ms = agree->resigned_until_ms = agree_never;
-    agree->refused.at_ms = agree_never;
+    agree->refused.at_ms = agree->rival_at_ms = agree_never;
     for (int i = 0; i < VOTERS_MAX; i++)
         agree->heard_ms[i] = agree_never;
     for (int i = 0; i < AGREE_RECENT_MAX; i++)
@@ -178,6 +178,7 @@ agree_free(struct agree *agree)
     decree_release(&agree->decree);
     decree_release(&agree->accepted);
     chain_clear(&agree->chain);
+    root_set(&agree->root, NULL, NULL, 0);
     free(agree);
 }
 

@@ -58,7 +58,7 @@ int agree_import(struct agree *agree, int64_t now_ms, const void *bytes, size_t 
                  struct effects *effects, struct err *err);
 
 /* Frames BEAT .. FETCH; without an epoch of our own they are passed over. ERR_WIRE and
- * ERR_AUTH leave all unchanged; ERR_PEER: a decree that we cannot follow, since those
+ * ERR_AUTH leave all unchanged (but may give EFFECT_RIVAL); ERR_PEER: a decree that we cannot follow, since those
  * between are missing (see agree_behind). */
 int agree_receive(struct agree *agree, int64_t now_ms, const struct frame *frame,
                   struct effects *effects, struct err *err);
@@ -87,6 +87,36 @@ int agree_propose(struct agree *agree, int64_t now_ms, enum decree_cause cause,
 void agree_judged(struct agree *agree, int64_t now_ms, const struct id *hash, bool right,
                   const char *reason, struct effects *effects);
 
+/*
+ * Recovery of a lost majority, by hand: a decree of the next generation, with the
+ * survivors as members, that a signature with the swarm's secret makes valid instead of a
+ * quorum of the old voters. Every node that sees it takes it, whatever epoch of an older
+ * generation it is in, and nothing of an older generation counts there ever again.
+ *
+ * Two recoveries to one generation (by hand, at two places) never merge: who hears of the
+ * other refuses it (ERR_AUTH) with EFFECT_RIVAL, and a further recovery on the side that
+ * is to live ends it.
+ */
+
+/* The admission keys (public halves) whose signatures make recoveries: the one in force
+ * first, then, while a secret is being replaced, the other. Until it is called nobody's
+ * do. At most AUTHORITY_KEYS_MAX are used. */
+void agree_authority(struct agree *agree, const struct id *admit_ids, size_t count);
+
+/* Signs with the swarm's admission key. */
+typedef void agree_sign_fn(void *arg, const void *bytes, size_t len,
+                           uint8_t signature[KEY_SIGNATURE_BYTES]);
+
+/* Found the next generation. Members sorted, we among them, all of them here as far as
+ * the caller knows; voters follow from them. It is durable, committed here and sent to
+ * all members, old and new, by the effects; its voters then elect a leader. ERR_USAGE: we
+ * are not among the members, or have no epoch; ERR_AUTH: the signature is not by one of
+ * agree_authority(); ERR_LIMIT: the body is too large. */
+int agree_recover(struct agree *agree, int64_t now_ms,
+                  const struct decree_member *members, uint32_t count, const void *body,
+                  size_t body_len, agree_sign_fn *sign, void *arg,
+                  struct effects *effects, struct err *err);
+
 /* Step down if we lead: another voter should take over at once (we are leaving). */
 void agree_resign(struct agree *agree, int64_t now_ms, struct effects *effects);
 
@@ -111,8 +141,9 @@ int64_t agree_heard_ms(const struct agree *agree,
  * it from a seed. */
 bool agree_behind(const struct agree *agree, int64_t now_ms);
 
-/* Verify a certified decree against the decree before it; used by tests and tools. */
-int agree_verify(const struct decree *previous, const void *certified, size_t len,
-                 struct err *err);
+/* Verify a certified decree against the decree before it; used by tests and tools.
+ * `admit_id`: whose signature makes a recovery, NULL: nobody's does. */
+int agree_verify(const struct decree *previous, const struct id *admit_id,
+                 const void *certified, size_t len, struct err *err);
 
 #endif

@@ -99,6 +99,11 @@ decide_store(struct agree *agree, struct decree *decree, const struct id *hash,
 {
     must(!agree->founded || decree->epoch > agree->decree.epoch);
     must(decree->body != NULL);
+    if (agree->founded && decree->generation != agree->decree.generation) {
+        /* Who leads was elected by voters that decide nothing any more. */
+        agree_step_down(agree, effects);
+        agree_lead_by(agree, &(struct id){0}, 0, effects);
+    }
     chain_add(&agree->chain, decree, certificate);
     voters_move(agree, decree);
     decree_release(&agree->decree);
@@ -162,7 +167,9 @@ decide_settle(struct agree *agree, int64_t now_ms, struct effects *effects)
     if (!decree_member(&agree->decree, &agree->self))
         agree->quorum_ms = agree_never;
     if (votes)
-        elect_arm(agree, now_ms, stood || removed || agree->decree.voters_count == 1);
+        elect_arm(agree, now_ms,
+                  stood || removed || agree->decree.voters_count == 1 ||
+                      agree->decree.cause == CAUSE_RECOVERY);
 }
 
 int
@@ -173,7 +180,7 @@ commit_receive(struct agree *agree, int64_t now_ms, const struct frame *frame,
     if (commit_decode(frame->body, frame->body_len, &message, err))
         return -1;
     struct walk walk;
-    walk_start(&walk, &agree->decree, &agree->hash);
+    walk_start(&walk, agree);
     int result = walk_along(&walk, &message, false, err);
     if (result == 0 && walk.steps > 0) {
         walk_take(&walk, agree, effects);
@@ -184,6 +191,8 @@ commit_receive(struct agree *agree, int64_t now_ms, const struct frame *frame,
         result = 0;
     } else if (result != 0 && err->code == ERR_PEER && agree->behind_since_ms == 0) {
         agree->behind_since_ms = now_ms; /* others may have more */
+    } else if (!id_empty(&walk.rival)) {
+        recover_rival(agree, now_ms, &frame->from, &walk.rival, err->msg, effects);
     }
     walk_release(&walk);
     return result;
@@ -191,8 +200,8 @@ commit_receive(struct agree *agree, int64_t now_ms, const struct frame *frame,
 
 /* ---- the leader's side ---- */
 
-static void
-commit_send(struct agree *agree, const struct decree *before, struct effects *effects)
+void
+decide_spread(struct agree *agree, const struct decree *before, struct effects *effects)
 {
     struct buf body = {0};
     agree_commit_encode(agree, before->epoch, &body);
@@ -225,7 +234,7 @@ proposal_commit(struct agree *agree, int64_t now_ms, uint32_t accepted,
     header.body = NULL;
     decree_copy(&before, &header);
     decide_store(agree, &next, &hash, &certificate, effects);
-    commit_send(agree, &before, effects);
+    decide_spread(agree, &before, effects);
     decree_release(&before);
     decide_settle(agree, now_ms, effects);
 }
@@ -317,7 +326,8 @@ agree_propose(struct agree *agree, int64_t now_ms, enum decree_cause cause,
               const struct decree_member *members, uint32_t count, const void *body,
               size_t body_len, struct effects *effects, struct err *err)
 {
-    must(count >= 1 && count <= PLAN_NODES_MAX && cause != CAUSE_FOUNDING);
+    must(count >= 1 && count <= PLAN_NODES_MAX && cause != CAUSE_FOUNDING &&
+         cause != CAUSE_RECOVERY);
     for (uint32_t i = 1; i < count; i++)
         must(id_compare(&members[i - 1].id, &members[i].id) < 0);
     if (agree->role != AGREE_LEADER)
@@ -466,7 +476,7 @@ proposal_check(const struct agree *agree, const struct frame *frame,
         return err_set(err, ERR_WIRE, "proposal from a node that does not vote");
     if (!id_equal(&decree->previous, &agree->hash) ||
         !id_equal(&decree->swarm, &agree->swarm) ||
-        decree->generation != agree->decree.generation)
+        decree->generation != agree->decree.generation || decree->cause == CAUSE_RECOVERY)
         return err_set(err, ERR_WIRE, "proposal does not follow our decree");
     struct id voters[VOTERS_MAX];
     uint32_t count = decree_next_voters(&agree->decree, decree->members,

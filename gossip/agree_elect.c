@@ -104,14 +104,18 @@ leader_resigned(struct agree *agree, int64_t now_ms, const struct beat *beat,
         agree->election_at_ms = now_ms;
 }
 
+/* Another decree for our epoch can only be of another recovery: let it know of ours, and
+ * its answer will say so. */
 static int
-same_decree(const struct agree *agree, uint64_t epoch, const struct id *hash,
-            struct err *err)
+same_decree(struct agree *agree, int64_t now_ms, const struct id *peer, uint64_t epoch,
+            const struct id *hash, struct effects *effects, struct err *err)
 {
-    if (epoch == agree->decree.epoch && !id_equal(hash, &agree->hash))
-        return err_set(err, ERR_WIRE, "another decree than ours for epoch %llu",
-                       (unsigned long long)epoch);
-    return 0;
+    if (epoch != agree->decree.epoch || id_equal(hash, &agree->hash))
+        return 0;
+    if (agree->root.len > 0)
+        decide_tell(agree, now_ms, peer, 0, effects);
+    return err_set(err, ERR_WIRE, "another decree than ours for epoch %u",
+                   epoch_number(epoch));
 }
 
 int
@@ -120,7 +124,7 @@ beat_receive(struct agree *agree, int64_t now_ms, const struct frame *frame,
 {
     struct beat beat;
     if (beat_decode(frame->body, frame->body_len, &beat, err) ||
-        same_decree(agree, beat.epoch, &beat.hash, err))
+        same_decree(agree, now_ms, &frame->from, beat.epoch, &beat.hash, effects, err))
         return -1;
     if (beat.epoch < agree->decree.epoch) {
         decide_tell(agree, now_ms, &frame->from, beat.epoch, effects);
@@ -351,7 +355,7 @@ prevote_receive(struct agree *agree, int64_t now_ms, const struct frame *frame,
 {
     struct vote_ask ask;
     if (vote_ask_decode(frame->body, frame->body_len, &ask, err) ||
-        same_decree(agree, ask.epoch, &ask.hash, err))
+        same_decree(agree, now_ms, &frame->from, ask.epoch, &ask.hash, effects, err))
         return -1;
     if (id_equal(&frame->from, &agree->leader) && ask.epoch >= agree->decree.epoch)
         agree->leader_heard_ms = now_ms; /* it renews its term */
@@ -419,7 +423,7 @@ vote_receive(struct agree *agree, int64_t now_ms, const struct frame *frame,
 {
     struct vote_ask ask;
     if (vote_ask_decode(frame->body, frame->body_len, &ask, err) ||
-        same_decree(agree, ask.epoch, &ask.hash, err))
+        same_decree(agree, now_ms, &frame->from, ask.epoch, &ask.hash, effects, err))
         return -1;
     struct vote_reply reply = {.term = ask.term,
                                .reason = vote_judge(agree, &frame->from, &ask)};

@@ -14,7 +14,7 @@ accept_encode(const struct decree *decree, const struct id *hash, uint64_t term,
               struct buf *out)
 {
     writer_array(out, 6);
-    writer_text(out, "accept");
+    writer_text(out, decree->cause == CAUSE_RECOVERY ? "recover" : "accept");
     writer_id(out, id_empty(&decree->swarm) ? hash : &decree->swarm);
     writer_uint(out, decree->generation);
     writer_uint(out, decree->epoch);
@@ -84,6 +84,23 @@ certificate_verify(const struct decree *previous, const struct id *previous_hash
                            "certificate of epoch %llu: signature of voter %u is wrong",
                            epoch, i);
     return 0;
+}
+
+int
+recovery_verify(const struct authority *authority, const struct id *swarm,
+                const struct decree *decree, const struct id *hash,
+                const struct certificate *certificate, struct err *err)
+{
+    if (decree->cause != CAUSE_RECOVERY || !id_equal(&decree->swarm, swarm))
+        return err_set(err, ERR_WIRE, "decree of epoch %u is no recovery of this swarm",
+                       epoch_number(decree->epoch));
+    for (size_t i = 0; i < authority->count && certificate->mask == 1; i++)
+        if (accept_verify(&authority->keys[i], decree, hash, certificate->term,
+                          certificate->signatures[0]))
+            return 0;
+    return err_set(err, ERR_AUTH,
+                   "recovery to generation %u is not signed with the swarm's secret",
+                   decree->generation);
 }
 
 void
@@ -354,12 +371,13 @@ void
 commit_encode(const struct commit *message, struct buf *out)
 {
     must(message->count >= 1 && message->count <= AGREE_LINKS_MAX);
-    writer_array(out, 3);
+    writer_array(out, 4);
     writer_bool(out, message->all);
     writer_array(out, message->count);
     for (size_t i = 0; i < message->count; i++)
         writer_bytes(out, message->links[i].bytes, message->links[i].len);
     writer_bytes(out, message->body, message->body_len);
+    writer_bytes(out, message->root, message->root_len);
 }
 
 int
@@ -369,7 +387,7 @@ commit_decode(const void *bytes, size_t len, struct commit *out, struct err *err
     if (!reader)
         return err_wrap(err, "committed decree");
     struct commit read = {0};
-    reader_enter(reader, 3, 3);
+    reader_enter(reader, 4, 4);
     read.all = reader_bool(reader);
     read.count = reader_enter(reader, 1, AGREE_LINKS_MAX);
     for (size_t i = 0; i < read.count; i++)
@@ -377,6 +395,7 @@ commit_decode(const void *bytes, size_t len, struct commit *out, struct err *err
             reader_bytes(reader, AGREE_LINKS_BYTES_MAX, &read.links[i].len);
     reader_leave(reader);
     read.body = reader_bytes(reader, DECREE_BYTES_MAX, &read.body_len);
+    read.root = reader_bytes(reader, AGREE_ROOT_BYTES_MAX, &read.root_len);
     reader_leave(reader);
     if (reader_close(&reader, err))
         return err_wrap(err, "committed decree");

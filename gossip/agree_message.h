@@ -15,6 +15,8 @@ enum {
     AGREE_LINKS_MAX = 64, /* links of the chain that a node keeps */
     AGREE_LINKS_BYTES_MAX =
         768 << 10, /* their bytes: with the largest body they still fit in one frame */
+    AGREE_ROOT_BYTES_MAX = 64 << 10, /* a recovery's link, which has all members */
+    AUTHORITY_KEYS_MAX = 4,
     AGREE_TEXT_SIZE = 128
 };
 
@@ -34,14 +36,16 @@ enum agree_reason {
 
 /* Signatures of voters of the previous decree, over ("accept", swarm, generation, epoch,
  * term, hash); the founder's own over the founding decree. Bit i of the mask: voter i
- * signed. */
+ * signed. A recovery has one signature (mask 1), by the swarm's admission key over
+ * ("recover", ...) of the same. */
 struct certificate {
     uint64_t term;
     uint32_t mask;
     uint8_t signatures[VOTERS_MAX][KEY_SIGNATURE_BYTES];
 };
 
-/* The bytes that an acceptance signs; the swarm of a founding decree is its hash. */
+/* The bytes that an acceptance (of a recovery: its certificate) signs; the swarm of a
+ * founding decree is its hash. */
 void accept_encode(const struct decree *decree, const struct id *hash, uint64_t term,
                    struct buf *out);
 void accept_sign(const struct key *key, const struct decree *decree,
@@ -56,6 +60,17 @@ bool accept_verify(const struct id *voter, const struct decree *decree,
 int certificate_verify(const struct decree *previous, const struct id *previous_hash,
                        const struct decree *decree, const struct id *hash,
                        const struct certificate *certificate, struct err *err);
+
+/* Whose signature makes a recovery: the admission keys that a node knows. */
+struct authority {
+    struct id keys[AUTHORITY_KEYS_MAX];
+    size_t count;
+};
+/* Did one of them sign this recovery of the swarm? ERR_WIRE: it is no recovery of it,
+ * ERR_AUTH: nobody did. */
+int recovery_verify(const struct authority *authority, const struct id *swarm,
+                    const struct decree *decree, const struct id *hash,
+                    const struct certificate *certificate, struct err *err);
 
 /* A header with its certificate. */
 void link_encode(const struct decree *decree, const struct certificate *certificate,
@@ -131,6 +146,8 @@ struct commit {
     } links[AGREE_LINKS_MAX];
     const uint8_t *body;
     size_t body_len;
+    const uint8_t *root; /* link of the recovery that began the generation; none: 0 */
+    size_t root_len;
 };
 
 struct fetch {

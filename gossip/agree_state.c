@@ -7,10 +7,11 @@
 /*
  * The blob: magic (8), BLAKE2b-256 of all that follows (32), then sections, each a length
  * (8 bytes, little-endian) and that many bytes: the numbers; one link per epoch kept; the
- * newest decree; what was accepted (empty: nothing). Sections and not one message, since
- * two decrees of the largest size are more than one message may hold.
+ * newest decree; what was accepted (empty: nothing); the link of the recovery that began
+ * the generation (empty: generation 0). Sections and not one message, since two decrees
+ * of the largest size are more than one message may hold.
  */
-static const char magic[8] = {'f', 'l', 'a', 'g', 'r', 'e', 'e', '1'};
+static const char magic[8] = {'f', 'l', 'a', 'g', 'r', 'e', 'e', '2'};
 enum { BLOB_HEAD = 8 + ID_BYTES, STATE_FIELDS = 7 };
 
 /* ---- saving ---- */
@@ -56,6 +57,7 @@ agree_persist(const struct agree *agree, struct effects *effects)
         section_add(&blob, agree->chain.links[i].bytes, agree->chain.links[i].len);
     decree_section(&blob, &agree->decree, true);
     decree_section(&blob, &agree->accepted, agree->accepted_term > 0);
+    section_add(&blob, agree->root.bytes, agree->root.len);
     struct id hash;
     key_hash(blob.data + BLOB_HEAD, blob.len - BLOB_HEAD, &hash);
     memcpy(blob.data + sizeof(magic), hash.bytes, ID_BYTES);
@@ -141,6 +143,49 @@ links_load(struct agree *agree, struct blob *blob, uint64_t count, struct id *la
 }
 
 static int
+accepted_load(struct agree *agree, const uint8_t *bytes, size_t len, struct err *err)
+{
+    if ((len > 0) != (agree->accepted_term > 0))
+        return err_set(err, ERR_CORRUPT, "its parts do not fit each other");
+    if (len == 0)
+        return 0;
+    if (decree_decode(bytes, len, &agree->accepted, err)) {
+        agree->accepted_term = 0;
+        return -1;
+    }
+    decree_hash(&agree->accepted, &agree->accepted_hash);
+    if (agree->accepted.epoch != agree->decree.epoch + 1)
+        return err_set(err, ERR_CORRUPT, "it accepted a decree of another epoch");
+    return 0;
+}
+
+/* The signature was verified when it came, by a key that may have been replaced since. */
+static int
+root_load(struct agree *agree, const uint8_t *bytes, size_t len, struct err *err)
+{
+    struct decree root;
+    struct id hash;
+    struct certificate certificate;
+    uint32_t generation = agree->decree.generation;
+    if (len == 0 && generation == 0)
+        return 0;
+    if (len == 0 || len > AGREE_ROOT_BYTES_MAX)
+        return err_set(err, ERR_CORRUPT, "it lacks the recovery to its generation %u",
+                       generation);
+    if (link_decode(bytes, len, &root, &hash, &certificate, err))
+        return -1;
+    bool fits = root.cause == CAUSE_RECOVERY && root.generation == generation &&
+                root.epoch <= agree->decree.epoch &&
+                id_equal(&root.swarm, &agree->decree.swarm) &&
+                (root.epoch < agree->decree.epoch || id_equal(&hash, &agree->hash));
+    decree_release(&root);
+    if (!fits)
+        return err_set(err, ERR_CORRUPT, "it has the recovery to another generation");
+    root_set(&agree->root, &hash, bytes, len);
+    return 0;
+}
+
+static int
 decrees_load(struct agree *agree, struct blob *blob, const struct id *last,
              struct err *err)
 {
@@ -153,19 +198,11 @@ decrees_load(struct agree *agree, struct blob *blob, const struct id *last,
     decree_hash(&agree->decree, &agree->hash);
     if (!id_equal(&agree->hash, last))
         return err_set(err, ERR_CORRUPT, "its newest decree has no certificate");
-    if (section_take(blob, &bytes, &len, err))
+    if (section_take(blob, &bytes, &len, err) || accepted_load(agree, bytes, len, err) ||
+        section_take(blob, &bytes, &len, err) || root_load(agree, bytes, len, err))
         return -1;
-    if (blob->left > 0 || (len > 0) != (agree->accepted_term > 0))
+    if (blob->left > 0)
         return err_set(err, ERR_CORRUPT, "its parts do not fit each other");
-    if (len == 0)
-        return 0;
-    if (decree_decode(bytes, len, &agree->accepted, err)) {
-        agree->accepted_term = 0;
-        return -1;
-    }
-    decree_hash(&agree->accepted, &agree->accepted_hash);
-    if (agree->accepted.epoch != agree->decree.epoch + 1)
-        return err_set(err, ERR_CORRUPT, "it accepted a decree of another epoch");
     return 0;
 }
 

@@ -6,6 +6,7 @@
  *     agree_chain.c    links of the chain: keep, export, import, follow
  *     agree_elect.c    who leads: beats, pre-votes, votes
  *     agree_decide.c   what is decided: proposals, acceptances, commits, catching up
+ *     agree_recover.c  a lost majority: a new generation by hand
  *
  * Private to them and to tests that look inside.
  *
@@ -35,6 +36,7 @@ enum {
     AGREE_POLL_MS = 1000,      /* without a leader, ask somebody for the newest decree */
     AGREE_ANSWER_MS = 100,     /* one decree per peer and this time */
     AGREE_RESIGNED_MS = 10000, /* who resigned is no candidate */
+    AGREE_RIVAL_MS = 60000,    /* a rival recovery is said again */
     AGREE_RECENT_MAX = 64
 };
 
@@ -49,6 +51,14 @@ struct chain {
         uint8_t *bytes; /* owned */
         size_t len;
     } links[AGREE_LINKS_MAX];
+};
+
+/* The recovery that began a generation: its hash, and its link as it came. Generation 0
+ * has none. */
+struct root {
+    struct id hash;
+    uint8_t *bytes; /* owned */
+    size_t len;
 };
 
 /* A round of pre-votes, or of votes. */
@@ -86,6 +96,7 @@ struct agree {
     struct agree_options options;
     struct id self;
     struct rng rng;
+    struct authority authority;
 
     /* Durable. */
     struct id swarm;
@@ -98,6 +109,7 @@ struct agree {
     struct id hash;
     struct certificate certificate;
     struct chain chain;
+    struct root root;       /* of our generation */
     uint64_t accepted_term; /* 0: nothing accepted for the next epoch */
     struct decree accepted;
     struct id accepted_hash;
@@ -144,6 +156,8 @@ struct agree {
     int64_t poll_at_ms;
     int64_t behind_since_ms; /* somebody has decrees out of our reach; 0: nobody */
     uint64_t poll_next;
+    struct id rival; /* root of another recovery to our generation, last told of */
+    int64_t rival_at_ms;
     struct {
         struct id peer;
         enum frame_kind kind;
@@ -152,14 +166,18 @@ struct agree {
     size_t recent_next;
 };
 
-/* Following a chain of links from a decree that we have. */
+/* Following a chain of links from a decree that we have. A recovery, signed with the
+ * swarm's secret, may be stepped on from any decree of a lower generation. */
 struct walk {
+    const struct authority *authority;
     bool started;     /* there is a decree to start from */
     struct decree at; /* where we are */
     struct id hash;
     struct certificate certificate;
     size_t steps;
     struct chain chain; /* the links that were followed */
+    struct root root;   /* of the generation where we are */
+    struct id rival;    /* not empty: another recovery to that generation */
 };
 
 /* ---- agree_state.c ---- */
@@ -173,14 +191,17 @@ void chain_push(struct chain *chain, uint64_t epoch, const void *bytes, size_t l
 void chain_add(struct chain *chain, const struct decree *decree,
                const struct certificate *certificate);
 void chain_clear(struct chain *chain);
+void root_set(struct root *root, const struct id *hash, const void *bytes, size_t len);
 /* COMMIT with the links above `epoch`, as far as there are any, and the newest decree's
  * body. */
 void agree_commit_encode(const struct agree *agree, uint64_t epoch, struct buf *out);
 
-void walk_start(struct walk *walk, const struct decree *decree, const struct id *hash);
+void walk_start(struct walk *walk, const struct agree *agree);
 /* Follow the message's links, each verified by the one before; `trusted`: the first, when
- * there is nothing before it, is taken as it is. ERR_PEER: they begin too late. Arrives
- * at a decree with its body, unless no step was made. */
+ * there is nothing before it, is taken as it is, but its generation needs its root.
+ * ERR_PEER: they begin too late. ERR_AUTH with `walk->rival`: they are of another
+ * recovery to our generation. Arrives at a decree with its body, unless no step was
+ * made. */
 int walk_along(struct walk *walk, const struct commit *message, bool trusted,
                struct err *err);
 /* Where the walk arrived becomes ours; decide_settle() follows. */
@@ -252,10 +273,20 @@ void decide_store(struct agree *agree, struct decree *decree, const struct id *h
 void decide_settle(struct agree *agree, int64_t now_ms, struct effects *effects);
 void decide_tick(struct agree *agree, int64_t now_ms, struct effects *effects);
 void decide_drop(struct agree *agree);
+/* The newest decree to all members, of the one before and of it. */
+void decide_spread(struct agree *agree, const struct decree *before,
+                   struct effects *effects);
 /* Ask for the newest decree; tell it. */
 void decide_fetch(struct agree *agree, int64_t now_ms, const struct id *from,
                   struct effects *effects);
 void decide_tell(struct agree *agree, int64_t now_ms, const struct id *to, uint64_t epoch,
                  struct effects *effects);
+
+/* ---- agree_recover.c ---- */
+
+/* A peer is of another recovery to our generation: it is said, and the peer learns of
+ * ours. */
+void recover_rival(struct agree *agree, int64_t now_ms, const struct id *peer,
+                   const struct id *rival, const char *text, struct effects *effects);
 
 #endif

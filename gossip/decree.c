@@ -19,6 +19,18 @@ decree_cause_name(enum decree_cause cause)
     return (unsigned)cause < DECREE_CAUSES_COUNT ? names[cause] : "unknown";
 }
 
+uint32_t
+epoch_generation(uint64_t epoch)
+{
+    return (uint32_t)(epoch >> EPOCH_NUMBER_BITS);
+}
+
+uint32_t
+epoch_number(uint64_t epoch)
+{
+    return (uint32_t)epoch;
+}
+
 void
 decree_release(struct decree *decree)
 {
@@ -167,8 +179,13 @@ header_check(struct reader *reader, const struct decree *decree)
     if (!reader_ok(reader))
         return;
     bool first = decree->epoch == 1;
-    if (decree->epoch == 0)
+    if (epoch_number(decree->epoch) == 0)
         reader_fail(reader, "decree has no epoch");
+    if (decree->generation != epoch_generation(decree->epoch))
+        reader_fail(reader, "decree of generation %u with an epoch of generation %u",
+                    decree->generation, epoch_generation(decree->epoch));
+    if (decree->cause == CAUSE_RECOVERY && decree->generation == 0)
+        reader_fail(reader, "recovery without a generation of its own");
     if (first != (decree->cause == CAUSE_FOUNDING) || first != id_empty(&decree->swarm))
         reader_fail(reader, "decree of epoch %llu mixes founding and following",
                     (unsigned long long)decree->epoch);

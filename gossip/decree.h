@@ -25,7 +25,8 @@
     X(CAUSE_RETURN, "return") /* a former member is back */                              \
     X(CAUSE_JOB, "job")       /* a job began or ended */                                 \
     X(CAUSE_LINK, "link") /* a connection between members broke, or a rate changed */    \
-    X(CAUSE_SLOW, "slow") /* a better plan by measured speed */
+    X(CAUSE_SLOW, "slow") /* a better plan by measured speed */                          \
+    X(CAUSE_RECOVERY, "recovery") /* by hand, for a lost majority: a new generation */
 
 enum decree_cause {
 #define CAUSE_ENUM(name, text) name,
@@ -35,16 +36,23 @@ enum decree_cause {
 };
 const char *decree_cause_name(enum decree_cause cause); /* "founding" */
 
+/* An epoch is generation x 2^32 + number, so that the order of epochs is the order of
+ * (generation, number): whatever a new generation decides is newer than all that an older
+ * one ever will. */
+enum { EPOCH_NUMBER_BITS = 32 };
+uint32_t epoch_generation(uint64_t epoch);
+uint32_t epoch_number(uint64_t epoch); /* what people are shown */
+
 struct decree_member {
     struct id id;
     uint64_t incarnation;
 };
 
 struct decree {
-    struct id swarm; /* empty in the founding decree, whose hash is the swarm's id */
-    uint32_t generation;
-    uint64_t epoch;     /* 1: founding */
-    struct id previous; /* hash of the previous header; in the founding decree a nonce
+    struct id swarm;     /* empty in the founding decree, whose hash is the swarm's id */
+    uint32_t generation; /* number of recoveries so far: epoch_generation(epoch) */
+    uint64_t epoch;      /* 1: founding */
+    struct id previous;  /* hash of the previous header; in the founding decree a nonce
                            that makes the swarm's id unique */
     enum decree_cause cause;
     uint32_t members_count;

@@ -26,7 +26,9 @@ enum effect_kind {
                      answer with agree_judged() */
     EFFECT_COMMITTED, /* agree: decree `bytes` with hash `hash` is the newest epoch's,
                          certified in term `term` */
-    EFFECT_QUORUM /* agree: `after` = 1: a quorum is reachable (again), 0: it is not */
+    EFFECT_QUORUM, /* agree: `after` = 1: a quorum is reachable (again), 0: it is not */
+    EFFECT_RIVAL   /* agree: `peer` is of another recovery to our generation (`after`),
+                      with root `hash`; `text` names both. Said once a minute */
 };
 
 struct effect {

@@ -74,6 +74,7 @@ open_cores(struct node *node, const void *saved, size_t saved_len, struct err *e
     node->agree = agree_new(&agree, clock_ms(), saved, saved_len, err);
     if (!node->agree)
         return -1;
+    agree_authority(node->agree, secret_admit_id(node->secret), 1);
     node->view = xcalloc(1, sizeof(*node->view));
     return 0;
 }

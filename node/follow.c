@@ -160,7 +160,7 @@ void
 follow_halted(struct node *node, const struct progress *progress)
 {
     struct json_writer *writer = events_begin(node->events, "halted");
-    json_put_int(writer, "epoch", (int64_t)node->decree.epoch);
+    json_put_int(writer, "epoch", epoch_number(node->decree.epoch));
     json_put_int(writer, "applied", progress->applied);
     json_put_int(writer, "prepared", progress->prepared ? progress->applied + 1 : -1);
     events_end(node->events);
@@ -239,16 +239,17 @@ log_epoch(struct node *node, uint64_t term)
     const struct view *view = node->view;
     const struct decree *decree = &node->decree;
     node_name_of(node, agree_leader(node->agree), leader);
-    log_info(
-        "node",
-        "epoch epoch=%llu cause=%s members=%u leader=%s job=%s stages=%d pipelines=%d",
-        (unsigned long long)decree->epoch, decree_cause_name(decree->cause),
-        decree->members_count, leader,
-        view->state == JOB_NONE ? "none" : view->job.train.name,
-        view->planned ? view->plan.stages_count : 0,
-        view->planned ? view->plan.pipelines_count : 0);
+    log_info("node",
+             "epoch epoch=%u cause=%s members=%u leader=%s job=%s stages=%d pipelines=%d",
+             epoch_number(decree->epoch), decree_cause_name(decree->cause),
+             decree->members_count, leader,
+             view->state == JOB_NONE ? "none" : view->job.train.name,
+             view->planned ? view->plan.stages_count : 0,
+             view->planned ? view->plan.pipelines_count : 0);
     struct json_writer *writer = events_begin(node->events, "epoch");
-    json_put_int(writer, "epoch", (int64_t)decree->epoch);
+    json_put_int(writer, "epoch", epoch_number(decree->epoch));
+    if (decree->generation > 0)
+        json_put_int(writer, "generation", decree->generation);
     json_put_int(writer, "term", (int64_t)term);
     const struct id *leads = agree_leader(node->agree);
     json_put_text(writer, "leader", id_empty(leads) ? "" : id_short(leads, hash));
@@ -383,9 +384,9 @@ follow_committed(struct node *node, const struct effect *effect)
                 "node",
                 "fenced: an epoch without this node is in force epoch=%llu; what it did "
                 "in the old one is dropped, and it joins again",
-                (unsigned long long)node->decree.epoch);
+                (unsigned long long)epoch_number(node->decree.epoch));
             struct json_writer *writer = events_begin(node->events, "fenced");
-            json_put_int(writer, "epoch", (int64_t)node->decree.epoch);
+            json_put_int(writer, "epoch", epoch_number(node->decree.epoch));
             events_end(node->events);
             train_drop(node->train);
         }

@@ -165,8 +165,9 @@ find_reason(struct node *node, int64_t now, enum decree_cause *cause)
         *cause = CAUSE_LOSS;
     else if (leave && node->decree.members_count > 1)
         *cause = CAUSE_LEAVE;
-    else if (lead->submit || lead->stop || lead->done)
-        *cause = CAUSE_JOB;
+    else if (lead->submit || lead->stop || lead->done ||
+             (node->decree.cause == CAUSE_RECOVERY && node->view->state != JOB_NONE))
+        *cause = CAUSE_JOB; /* after a recovery the run has no plan yet */
     else if (back)
         *cause = CAUSE_RETURN;
     else if (join)

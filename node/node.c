@@ -165,6 +165,21 @@ leader_changed(struct node *node, const struct effect *effect)
         lead_lost(node);
 }
 
+/* Two recoveries by hand, at two places: only a person can end it. */
+static void
+rival_met(struct node *node, const struct effect *effect)
+{
+    char name[NAME_BYTES_MAX + 1], text[ID_TEXT_SIZE];
+    node_name_of(node, &effect->peer, name);
+    log_error("agree", "%s peer=%s", effect->text, name);
+    struct json_writer *writer = events_begin(node->events, "rival");
+    json_put_int(writer, "generation", effect->after);
+    json_put_text(writer, "hash", id_text(&effect->hash, text));
+    json_put_text(writer, "peer", name);
+    json_put_text(writer, "text", effect->text);
+    events_end(node->events);
+}
+
 static void
 carry_out(struct node *node, const struct effect *effect)
 {
@@ -196,6 +211,9 @@ carry_out(struct node *node, const struct effect *effect)
         break;
     case EFFECT_COMMITTED:
         follow_committed(node, effect);
+        break;
+    case EFFECT_RIVAL:
+        rival_met(node, effect);
         break;
     case EFFECT_QUORUM:
         log_info("agree", "quorum reachable=%s", effect->after ? "yes" : "no");

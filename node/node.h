@@ -8,6 +8,7 @@
  *     enter.c    first contact: founding, joining, coming back
  *     lead.c     what a leader does: reasons for a new epoch, freeze, collect reports,
  *                propose
+ *     recovery.c a lost majority, by hand: a new generation
  *     follow.c   what a member does: halt and report, judge, take in a new epoch
  *     worker.c   the engine's orders and reports
  *     control.c  the UNIX socket for commands; status.c the status document
@@ -237,6 +238,13 @@ void lead_lost(struct node *node); /* somebody else leads, or nobody */
 void lead_reset(struct node *node);
 /* To who asked for a job or its end; empty: it is taken. */
 void lead_answer(struct node *node, const struct id *to, const char *error);
+
+/* ---- recovery.c ---- */
+/* Found the next generation with these survivors, this node among them, all of them
+ * reachable from here; `sign` signs with the swarm's admission key (agree_recover()). The
+ * run goes on when they have reported. node_effects() carries it out. */
+int recovery_begin(struct node *node, const struct id *survivors, size_t count,
+                   agree_sign_fn *sign, void *arg, struct err *err);
 
 /* ---- follow.c ---- */
 void follow_freeze(struct node *node, const struct id *from, const void *body,

@@ -90,7 +90,7 @@ put_member(const struct node *node, const struct member *member,
     json_put_bool(writer, "worker", view_worker(node->view, view_node(node->view, id)));
     json_put_text(writer, "device", member->record->device);
     json_put_int(writer, "memory_bytes", (int64_t)member->record->memory_bytes);
-    json_put_int(writer, "epoch", (int64_t)member->record->epoch);
+    json_put_int(writer, "epoch", epoch_number(member->record->epoch));
     json_put_double(writer, "round_trip_ms", (double)member->round_trip_us / 1e3);
     json_put_bool(writer, "self", id_equal(id, &node->id));
     json_object_close(writer);
@@ -155,7 +155,7 @@ status_put_run(const struct node *node, struct json_writer *writer)
 {
     const struct view *view = node->view;
     char name[NAME_BYTES_MAX + 1];
-    json_put_int(writer, "epoch", (int64_t)node->decree.epoch);
+    json_put_int(writer, "epoch", epoch_number(node->decree.epoch));
     json_put_text(writer, "cause", decree_cause_name(node->decree.cause));
     json_put_text(writer, "leader_name",
                   node_name_of(node, agree_leader(node->agree), name));
@@ -182,7 +182,7 @@ status_write(const struct node *node, struct json_writer *writer)
     const struct id *leader = agree_leader(node->agree);
     json_put_text(writer, "swarm", id_short(&node->swarm, text));
     json_put_int(writer, "generation", node->decree.generation);
-    json_put_int(writer, "epoch", (int64_t)node->decree.epoch);
+    json_put_int(writer, "epoch", epoch_number(node->decree.epoch));
     json_put_int(writer, "term", (int64_t)agree_term(node->agree));
     json_put_text(writer, "role", agree_role_name(agree_role(node->agree)));
     json_put_text(writer, "leader", id_empty(leader) ? "" : id_short(leader, text));

@@ -85,8 +85,14 @@ worker_enter(struct node *node)
     node->run.compute_us = node->run.predicted_us = 0;
     node->run.done_step = node->run.written_step = -1;
     if (!view->planned) {
-        if (view->state == JOB_NONE)
+        if (view->state == JOB_NONE) {
             train_drop(node->train);
+        } else if (node->decree.cause == CAUSE_RECOVERY) {
+            /* Nobody asked us to halt before it. */
+            bulk_halt(node->bulk);
+            train_halt(node->train);
+            node->halts_asked++;
+        }
         return;
     }
     struct train_epoch *epoch = xcalloc(1, sizeof(*epoch));
@@ -178,7 +184,7 @@ remote_step(struct node *node, const uint64_t *fields)
     run->tokens_per_s = fields[3] > 0 ? (double)fields[2] * 1e6 / (double)fields[3] : 0;
     run->samples_hash = fields[4];
     struct json_writer *writer = events_begin(node->events, "progress");
-    json_put_int(writer, "epoch", (int64_t)node->decree.epoch);
+    json_put_int(writer, "epoch", epoch_number(node->decree.epoch));
     json_put_int(writer, "step", run->step);
     json_put_double(writer, "loss", run->loss);
     json_put_int(writer, "tokens", (int64_t)fields[2]);
@@ -250,7 +256,7 @@ on_step(struct node *node, const struct train_report *report)
     char hash[17];
     snprintf(hash, sizeof(hash), "%016llx", (unsigned long long)report->samples_hash);
     struct json_writer *writer = events_begin(node->events, "step");
-    json_put_int(writer, "epoch", (int64_t)report->epoch);
+    json_put_int(writer, "epoch", epoch_number(report->epoch));
     json_put_int(writer, "step", report->step);
     json_put_double(writer, "loss", report->loss);
     json_put_int(writer, "tokens", report->tokens);
@@ -339,7 +345,7 @@ on_report(struct node *node, struct train_report *report)
     switch (report->kind) {
     case REPORT_COMPUTE:
         writer = events_begin(node->events, "compute");
-        json_put_int(writer, "epoch", (int64_t)report->epoch);
+        json_put_int(writer, "epoch", epoch_number(report->epoch));
         json_put_int(writer, "step", report->step);
         events_end(node->events);
         break;

@@ -18,8 +18,9 @@ history_free(struct history *history)
 {
     if (!history)
         return;
-    for (int i = 0; i < HISTORY_EPOCHS_MAX; i++)
-        decree_release(&history->decided[i]);
+    for (int g = 0; g < HISTORY_GENERATIONS_MAX; g++)
+        for (int i = 0; i < HISTORY_EPOCHS_MAX; i++)
+            decree_release(&history->chains[g].decided[i]);
     free(history);
 }
 
@@ -103,13 +104,23 @@ history_accept(struct history *history, int node, uint64_t epoch, uint64_t term,
     one_hash(history, 'a', node, true, epoch, term, hash);
 }
 
+static struct history_chain *
+chain_of(struct history *history, uint64_t epoch)
+{
+    must(epoch_generation(epoch) < HISTORY_GENERATIONS_MAX &&
+         epoch_number(epoch) < HISTORY_EPOCHS_MAX);
+    return &history->chains[epoch_generation(epoch)];
+}
+
 void
 history_propose(struct history *history, int node, uint64_t epoch, uint64_t term,
                 const struct id *hash)
 {
     one_hash(history, 'p', node, false, epoch, term, hash);
-    if (epoch <= history->newest && term > history->term[epoch] &&
-        !id_equal(hash, &history->hash[epoch]))
+    const struct history_chain *chain = chain_of(history, epoch);
+    uint32_t number = epoch_number(epoch);
+    if (number <= chain->newest && term > chain->term[number] &&
+        !id_equal(hash, &chain->hash[number]))
         breach(history, "I4: node %d proposed another decree for epoch %llu in term %llu",
                node, big(epoch), big(term));
 }
@@ -134,17 +145,22 @@ static void
 decide(struct history *history, int node, const struct decree *decree,
        const struct id *hash, uint64_t term)
 {
-    uint64_t epoch = decree->epoch;
-    must(epoch < HISTORY_EPOCHS_MAX);
-    if (epoch != history->newest + 1)
-        breach(history, "I2: node %d committed epoch %llu after epoch %llu", node,
-               big(epoch), big(history->newest));
-    else if (epoch > 1 && !id_equal(&decree->previous, &history->hash[epoch - 1]))
-        breach(history, "I2: epoch %llu does not follow what was decided", big(epoch));
-    decree_copy(&history->decided[epoch], decree);
-    history->hash[epoch] = *hash;
-    history->term[epoch] = term;
-    history->newest = epoch;
+    uint32_t number = epoch_number(decree->epoch);
+    struct history_chain *chain = chain_of(history, decree->epoch);
+    bool root = decree->cause == CAUSE_RECOVERY;
+    if (root != (decree->generation > 0 && chain->newest == 0))
+        breach(history, "I2: node %d committed generation %u without its recovery", node,
+               decree->generation);
+    else if (!root && number != chain->newest + 1)
+        breach(history, "I2: node %d committed epoch %u after epoch %u", node, number,
+               chain->newest);
+    else if (!root && number > 1 &&
+             !id_equal(&decree->previous, &chain->hash[number - 1]))
+        breach(history, "I2: epoch %u does not follow what was decided", number);
+    decree_copy(&chain->decided[number], decree);
+    chain->hash[number] = *hash;
+    chain->term[number] = term;
+    chain->newest = number;
 }
 
 void
@@ -152,20 +168,23 @@ history_commit(struct history *history, int node, const struct decree *decree,
                const struct id *hash, uint64_t term, const struct buf *certified)
 {
     uint64_t epoch = decree->epoch;
+    uint32_t number = epoch_number(epoch);
+    struct history_chain *chain = chain_of(history, epoch);
     if (epoch < history->epoch[node])
         breach(history, "node %d went back to epoch %llu", node, big(epoch));
     history->epoch[node] = epoch;
-    bool seen = epoch <= history->newest && term == history->term[epoch];
-    if (epoch > history->newest)
+    bool seen = number <= chain->newest && term == chain->term[number];
+    bool first = number == 1 || decree->cause == CAUSE_RECOVERY;
+    if (number > chain->newest)
         decide(history, node, decree, hash, term);
-    else if (!id_equal(hash, &history->hash[epoch]))
-        breach(history, "I1: node %d committed a second decree of epoch %llu", node,
-               big(epoch));
-    if (term < history->term[epoch])
-        history->term[epoch] = term;
+    else if (!id_equal(hash, &chain->hash[number]))
+        breach(history, "I1: node %d committed a second decree of epoch %u", node,
+               number);
+    if (term < chain->term[number])
+        chain->term[number] = term;
     struct err err;
     if (certified && !seen && !history->wrong[0] &&
-        agree_verify(epoch > 1 ? &history->decided[epoch - 1] : NULL, certified->data,
-                     certified->len, &err))
-        breach(history, "I7: epoch %llu at node %d: %.150s", big(epoch), node, err.msg);
+        agree_verify(first ? NULL : &chain->decided[number - 1], &history->admit_id,
+                     certified->data, certified->len, &err))
+        breach(history, "I7: epoch %u at node %d: %.150s", number, node, err.msg);
 }

@@ -10,7 +10,12 @@
 
 #include "gossip/decree.h"
 
-enum { HISTORY_NODES_MAX = 16, HISTORY_EPOCHS_MAX = 512, HISTORY_ITEMS_MAX = 16384 };
+enum {
+    HISTORY_NODES_MAX = 16,
+    HISTORY_EPOCHS_MAX = 512,
+    HISTORY_GENERATIONS_MAX = 4,
+    HISTORY_ITEMS_MAX = 16384
+};
 
 struct history_item {
     char kind; /* 'v' vote, 'p' proposal, 'l' leader, 'a' acceptance */
@@ -20,12 +25,18 @@ struct history_item {
     struct id hash; /* of a proposal or acceptance; votes: `epoch` is the candidate */
 };
 
-struct history {
-    uint64_t promised[HISTORY_NODES_MAX];
-    struct decree decided[HISTORY_EPOCHS_MAX]; /* by epoch */
+/* What was decided in one generation, by the epoch's number. */
+struct history_chain {
+    struct decree decided[HISTORY_EPOCHS_MAX];
     struct id hash[HISTORY_EPOCHS_MAX];
     uint64_t term[HISTORY_EPOCHS_MAX];
-    uint64_t newest; /* epoch */
+    uint32_t newest; /* 0: nothing */
+};
+
+struct history {
+    uint64_t promised[HISTORY_NODES_MAX];
+    struct history_chain chains[HISTORY_GENERATIONS_MAX];
+    struct id admit_id; /* whose signature makes a recovery */
     uint64_t epoch[HISTORY_NODES_MAX];
     size_t count;
     struct history_item items[HISTORY_ITEMS_MAX];

@@ -35,6 +35,8 @@ council_new(uint64_t seed, int count)
     net->now_ms = 1000;
     net->count = count;
     net->history = history_new();
+    net->admission = key_from_seed((const uint8_t[32]){42});
+    net->history->admit_id = *key_id(net->admission);
     for (int i = 0; i < count; i++) {
         uint8_t bytes[32] = {0};
         uint64_t word = rng_next(&net->rng);
@@ -58,6 +60,7 @@ council_free(struct council *net)
     for (size_t i = 0; i < net->events_count; i++)
         free(net->events[i].body);
     free(net->events);
+    key_free(net->admission);
     history_free(net->history);
     free(net);
 }
@@ -230,6 +233,9 @@ carry_one(struct council *net, int index, const struct effect *effect)
     case EFFECT_QUORUM:
         node->quorum = effect->after == 1;
         break;
+    case EFFECT_RIVAL:
+        net->rivals++;
+        break;
     default:
         break;
     }
@@ -270,6 +276,7 @@ agree_make(struct council *net, int index)
     struct agree *agree =
         agree_new(&options, net->now_ms, node->disk, node->disk_len, &err);
     must(agree != NULL);
+    agree_authority(agree, key_id(net->admission), 1);
     node->quorum = false;
     node->stopped = false;
     node->leader = (struct id){0};
@@ -418,6 +425,33 @@ propose_view(struct council *net, int index)
 }
 
 static void
+admission_sign(void *arg, const void *bytes, size_t len,
+               uint8_t signature[KEY_SIGNATURE_BYTES])
+{
+    key_sign(arg, bytes, len, signature);
+}
+
+void
+council_recover(struct council *net, int index, unsigned survivors)
+{
+    struct decree_member members[COUNCIL_MAX];
+    uint32_t count = 0;
+    for (int i = 0; i < net->count; i++) {
+        if (survivors >> i & 1)
+            members[count++] = (struct decree_member){
+                .id = net->nodes[i].id, .incarnation = net->nodes[i].boots << 32};
+        else
+            net->nodes[i].wanted = false;
+    }
+    qsort(members, count, sizeof(*members), member_compare);
+    struct effects effects = {0};
+    struct err err;
+    must(agree_recover(net->nodes[index].agree, net->now_ms, members, count, "recovered",
+                       9, admission_sign, net->admission, &effects, &err) == 0);
+    council_carry(net, index, &effects);
+}
+
+static void
 event_happen(struct council *net, const struct council_event *event)
 {
     struct council_node *node = &net->nodes[event->to];
@@ -440,7 +474,7 @@ event_happen(struct council *net, const struct council_event *event)
             .body_len = event->len};
         net->frames++;
         if (agree_receive(node->agree, net->now_ms, &frame, &effects, &err) &&
-            err.code != ERR_PEER && !net->history->wrong[0]) {
+            err.code != ERR_PEER && !net->lawless && !net->history->wrong[0]) {
             /* Honest nodes say nothing that is refused as a breach of the protocol. */
             memcpy(net->history->wrong, err.msg, sizeof(err.msg));
             net->history->wrong[sizeof(err.msg)] = '\0';

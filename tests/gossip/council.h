@@ -55,7 +55,9 @@ struct council {
     size_t events_count, events_capacity;
     uint64_t sequence;
     struct history *history;
-    uint64_t frames; /* delivered */
+    struct key *admission; /* signs recoveries */
+    uint64_t frames;       /* delivered */
+    int rivals;            /* EFFECT_RIVAL, of all nodes */
 
     /* What goes wrong; all may be 0. */
     int64_t delay_ms, jitter_ms, judge_ms;
@@ -64,6 +66,7 @@ struct council {
     int crash_permille; /* per effect */
     bool evidence;      /* views reach agree_gone() */
     bool propose;       /* leaders follow their views */
+    bool lawless;       /* frames may be refused: recovered twice */
     int job_permille;   /* per step: a leader proposes though its view is what is */
 };
 
@@ -85,6 +88,8 @@ int council_leader(const struct council *net); /* leader with the newest epoch; 
 uint64_t council_epoch(const struct council *net, int node);
 void council_print(const struct council *net,
                    int node); /* a line, to find out why a run failed */
+/* Recover at this node, with the nodes of the mask as survivors. */
+void council_recover(struct council *net, int node, unsigned survivors);
 /* Hand over effects as if node had made them. */
 void council_carry(struct council *net, int node, struct effects *effects);
 

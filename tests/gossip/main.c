@@ -12,14 +12,16 @@ Suite *suite_rumor(void);
 Suite *suite_decree(void);
 Suite *suite_agree(void);
 Suite *suite_agree_chain(void);
+Suite *suite_agree_recover(void);
 Suite *suite_agree_sim(void);
 
 int
 main(void)
 {
     static Suite *(*const suites[])(void) = {
-        suite_effect, suite_record,      suite_gossip,    suite_link,
-        suite_member, suite_message,     suite_rumor,     suite_decree,
-        suite_agree,  suite_agree_chain, suite_agree_sim, NULL};
+        suite_effect, suite_record,      suite_gossip,        suite_link,
+        suite_member, suite_message,     suite_rumor,         suite_decree,
+        suite_agree,  suite_agree_chain, suite_agree_recover, suite_agree_sim,
+        NULL};
     return suite_run(suites);
 }

@@ -382,7 +382,7 @@ START_TEST(a_proposal_that_breaks_a_rule_is_refused)
     refused_proposal(&hearing, LEADER, term, decree, "follow");
     decree = hearing_next(agree, "next");
     decree.generation++;
-    refused_proposal(&hearing, LEADER, term, decree, "follow");
+    refused_proposal(&hearing, LEADER, term, decree, "of generation 1");
     decree = hearing_next(agree, "next");
     struct id first = decree.voters[0];
     decree.voters[0] = decree.voters[1];

@@ -109,16 +109,17 @@ START_TEST(whoever_has_the_decree_before_can_verify)
     struct buf certified = {0};
     struct err err;
     agree_export(hearing_agree(&hearing, LEADER), &certified);
-    ck_assert_int_eq(agree_verify(&before, certified.data, certified.len, &err), 0);
-    ck_assert_int_eq(agree_verify(NULL, certified.data, certified.len, &err), -1);
-    ck_assert_int_eq(agree_verify(agree_decree(hearing_agree(&hearing, LEADER)),
+    ck_assert_int_eq(agree_verify(&before, NULL, certified.data, certified.len, &err), 0);
+    ck_assert_int_eq(agree_verify(NULL, NULL, certified.data, certified.len, &err), -1);
+    ck_assert_int_eq(agree_verify(agree_decree(hearing_agree(&hearing, LEADER)), NULL,
                                   certified.data, certified.len, &err),
                      -1); /* not newer */
     buf_clear(&certified);
     agree_commit_encode(hearing_agree(&hearing, LEADER), before.epoch, &certified);
     for (size_t i = 0; i < certified.len; i += 7) {
         certified.data[i] ^= 0x10;
-        ck_assert_int_eq(agree_verify(&before, certified.data, certified.len, &err), -1);
+        ck_assert_int_eq(agree_verify(&before, NULL, certified.data, certified.len, &err),
+                         -1);
         certified.data[i] ^= 0x10;
     }
     buf_release(&certified);

@@ -116,7 +116,7 @@ chaos(uint64_t seed, uint64_t *frames)
         council_run(net, 50 + (int64_t)rng_below(&net->rng, (uint64_t)calm_ms));
     }
     /* A founder that crashed before its first write has founded nothing. */
-    bool founded = net->history->newest > 0;
+    bool founded = net->history->chains[0].newest > 0;
     if (!founded && !net->history->wrong[0] && net->count > 0) {
         council_free(net);
         return 0;
@@ -129,9 +129,9 @@ chaos(uint64_t seed, uint64_t *frames)
     if (net->history->wrong[0] || took < 0)
         ck_abort_msg("seed %llu: %s", (unsigned long long)seed,
                      net->history->wrong[0] ? net->history->wrong : "did not settle");
-    uint64_t trace = rng_mix(net->history->newest, net->frames);
-    for (uint64_t e = 1; e <= net->history->newest; e++)
-        trace = rng_mix(trace, id_prefix(&net->history->hash[e]));
+    uint64_t trace = rng_mix(net->history->chains[0].newest, net->frames);
+    for (uint64_t e = 1; e <= net->history->chains[0].newest; e++)
+        trace = rng_mix(trace, id_prefix(&net->history->chains[0].hash[e]));
     *frames += net->frames;
     council_free(net);
     return trace;

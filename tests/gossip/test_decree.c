@@ -23,7 +23,7 @@ sample(uint32_t members, const char *body)
 {
     struct decree decree = {.swarm = id_at(900),
                             .generation = 2,
-                            .epoch = 7,
+                            .epoch = 2ull << EPOCH_NUMBER_BITS | 7,
                             .previous = id_at(901),
                             .cause = CAUSE_JOIN,
                             .members_count = members,
@@ -125,8 +125,17 @@ START_TEST(what_breaks_a_rule_is_refused_with_a_sentence)
     decree.epoch = 0;
     refused(decree, "no epoch");
     decree = sample(4, "a plan");
+    decree.generation = 0;
     decree.epoch = 1;
     refused(decree, "founding");
+    decree = sample(4, "a plan");
+    decree.generation = 1;
+    refused(decree, "epoch of generation 2");
+    decree = sample(4, "a plan");
+    decree.generation = 0;
+    decree.epoch = 7;
+    decree.cause = CAUSE_RECOVERY;
+    refused(decree, "generation of its own");
     decree = sample(4, "a plan");
     decree.cause = CAUSE_FOUNDING;
     refused(decree, "founding");
