@@ -38,6 +38,34 @@ agree_floor(const struct agree *agree)
     return agree->leader_term > agree->promised ? agree->leader_term : agree->promised;
 }
 
+static uint64_t
+term_known(const struct agree *agree)
+{
+    uint64_t floor = agree_floor(agree);
+    return agree->seen_term > floor ? agree->seen_term : floor;
+}
+
+bool
+agree_term_within(const struct agree *agree, uint64_t term)
+{
+    return term <= term_known(agree) + agree_term_jump;
+}
+
+void
+agree_term_note(struct agree *agree, uint64_t term)
+{
+    uint64_t known = term_known(agree);
+    if (term > known)
+        agree->seen_term =
+            term - known > agree_term_jump ? known + agree_term_jump : term;
+}
+
+uint64_t
+agree_term_next(const struct agree *agree)
+{
+    return term_known(agree) + 1;
+}
+
 int64_t
 agree_silence(const struct agree *agree)
 {

@@ -391,10 +391,11 @@ reject_receive(struct agree *agree, int64_t now_ms, const struct frame *frame,
         return 0;
     switch (reject.reason) {
     case REASON_STALE_TERM:
-        if (reject.my_term > agree->seen_term)
-            agree->seen_term = reject.my_term;
-        agree_step_down(agree, effects);
-        elect_arm(agree, now_ms, true);
+        agree_term_note(agree, reject.my_term);
+        if (reject.my_term > agree->leader_term) {
+            agree_step_down(agree, effects);
+            elect_arm(agree, now_ms, true);
+        }
         break;
     case REASON_BEHIND:
         decide_tell(agree, now_ms, &frame->from, reject.my_epoch, effects);
@@ -537,8 +538,11 @@ propose_receive(struct agree *agree, int64_t now_ms, const struct frame *frame,
         decide_fetch(agree, now_ms, &frame->from, effects);
     } else if (!agree_votes(agree)) {
         reason = REASON_NOT_VOTER;
-    } else if (message.term < agree_floor(agree)) {
+    } else if (message.term < agree_floor(agree) ||
+               !agree_term_within(agree, message.term)) {
         reason = REASON_STALE_TERM;
+        if (decree_voter(&agree->decree, &frame->from))
+            agree_term_note(agree, message.term);
     } else {
         result = proposal_check(agree, frame, &decree, &hash, message.term, err);
     }

@@ -130,16 +130,18 @@ beat_receive(struct agree *agree, int64_t now_ms, const struct frame *frame,
         decide_tell(agree, now_ms, &frame->from, beat.epoch, effects);
         return 0;
     }
-    if (beat.epoch > agree->decree.epoch)
+    /* Who leads a newer epoch is believed when its decree is here. */
+    bool newer = beat.epoch > agree->decree.epoch;
+    if (newer)
         decide_fetch(agree, now_ms, &frame->from, effects);
     else if (!decree_voter(&agree->decree, &frame->from))
         return err_set(err, ERR_WIRE, "beat from a node that does not vote");
-    bool stale = beat.term < agree_floor(agree) ||
-                 (agree->role == AGREE_LEADER && beat.term == agree->leader_term);
-    if (!stale) {
+    else if (!agree_term_within(agree, beat.term))
+        agree_term_note(agree, beat.term);
+    else if (beat.term >= agree_floor(agree) &&
+             (agree->role != AGREE_LEADER || beat.term > agree->leader_term)) {
         elect_follow(agree, now_ms, &frame->from, beat.term, effects);
-        if (beat.epoch == agree->decree.epoch)
-            agree->current_ms = now_ms;
+        agree->current_ms = now_ms;
         if (!id_empty(&beat.successor))
             leader_resigned(agree, now_ms, &beat, effects);
     }
@@ -165,8 +167,7 @@ beat_reply_receive(struct agree *agree, int64_t now_ms, const struct frame *fram
     if (reply.epoch < agree->decree.epoch)
         decide_tell(agree, now_ms, &frame->from, reply.epoch, effects);
     if (reply.term > agree->leader_term && decree_voter(&agree->decree, &frame->from)) {
-        if (reply.term > agree->seen_term)
-            agree->seen_term = reply.term;
+        agree_term_note(agree, reply.term);
         agree_step_down(agree, effects);
         elect_arm(agree, now_ms, true);
     }
@@ -279,8 +280,7 @@ elect_begin(struct agree *agree, int64_t now_ms, struct effects *effects)
         agree_lead_by(agree, &(struct id){0}, 0, effects);
     decide_drop(agree);
     agree->role = AGREE_PRECANDIDATE;
-    uint64_t floor = agree_floor(agree);
-    round_start(agree, now_ms, (agree->seen_term > floor ? agree->seen_term : floor) + 1);
+    round_start(agree, now_ms, agree_term_next(agree));
     if (decree_quorum(&agree->decree, agree->round.granted))
         stand(agree, now_ms, effects);
     else
@@ -298,7 +298,7 @@ prevote_judge(const struct agree *agree, int64_t now_ms, const struct id *from,
     if (!agree_votes(agree) ||
         (ask->epoch == agree->decree.epoch && !decree_voter(&agree->decree, from)))
         return REASON_NOT_VOTER;
-    if (ask->term <= agree_floor(agree))
+    if (ask->term <= agree_floor(agree) || !agree_term_within(agree, ask->term))
         return REASON_STALE_TERM;
     return leader_alive(agree, now_ms, from) ? REASON_LEADER_ALIVE : REASON_NONE;
 }
@@ -359,6 +359,8 @@ prevote_receive(struct agree *agree, int64_t now_ms, const struct frame *frame,
         return -1;
     if (id_equal(&frame->from, &agree->leader) && ask.epoch >= agree->decree.epoch)
         agree->leader_heard_ms = now_ms; /* it renews its term */
+    if (decree_voter(&agree->decree, &frame->from) && !agree_term_within(agree, ask.term))
+        agree_term_note(agree, ask.term);
     prevote_answer(agree, now_ms, &frame->from, &ask, effects);
     catch_up(agree, now_ms, &frame->from, ask.epoch, effects);
     return 0;
@@ -372,8 +374,8 @@ prevote_reply_receive(struct agree *agree, int64_t now_ms, const struct frame *f
     if (vote_reply_decode(frame->body, frame->body_len, &reply, err))
         return -1;
     int voter = agree_voter_index(agree, &frame->from);
-    if (voter >= 0 && reply.my_term > agree->seen_term)
-        agree->seen_term = reply.my_term;
+    if (voter >= 0)
+        agree_term_note(agree, reply.my_term);
     if (reply.my_epoch > agree->decree.epoch)
         decide_fetch(agree, now_ms, &frame->from, effects);
     if (agree->role != AGREE_PRECANDIDATE || reply.term != agree->round.term || voter < 0)
@@ -400,7 +402,9 @@ vote_judge(const struct agree *agree, const struct id *from, const struct vote_a
         return REASON_NOT_VOTER;
     if (ask->term == agree->promised && id_equal(&agree->voted, from))
         return REASON_NONE; /* asked again, answered again */
-    return ask->term <= agree_floor(agree) ? REASON_STALE_TERM : REASON_NONE;
+    return ask->term <= agree_floor(agree) || !agree_term_within(agree, ask->term)
+               ? REASON_STALE_TERM
+               : REASON_NONE;
 }
 
 static void
@@ -487,8 +491,8 @@ vote_reply_receive(struct agree *agree, int64_t now_ms, const struct frame *fram
                 voter >= 0 && !(agree->round.granted >> voter & 1);
     if (ours && reply.reason == REASON_NONE && vote_take(agree, voter, &reply, err))
         return -1;
-    if (voter >= 0 && reply.my_term > agree->seen_term)
-        agree->seen_term = reply.my_term;
+    if (voter >= 0)
+        agree_term_note(agree, reply.my_term);
     if (reply.my_epoch > agree->decree.epoch)
         decide_fetch(agree, now_ms, &frame->from, effects);
     if (!ours)

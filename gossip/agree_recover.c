@@ -56,9 +56,7 @@ agree_recover(struct agree *agree, int64_t now_ms, const struct decree_member *m
         return err_set(err, ERR_USAGE,
                        "cannot recover: this node is not among the survivors");
     }
-    uint64_t floor = agree_floor(agree);
-    struct certificate certificate = {
-        .term = (agree->seen_term > floor ? agree->seen_term : floor) + 1, .mask = 1};
+    struct certificate certificate = {.term = agree_term_next(agree), .mask = 1};
     struct id hash;
     struct buf words = {0}, link = {0};
     decree_hash(&decree, &hash);

@@ -40,6 +40,7 @@ enum {
     AGREE_RECENT_MAX = 64
 };
 
+static const uint64_t agree_term_jump = 1 << 20;
 static const int64_t agree_never = -((int64_t)1 << 60); /* a time before all times */
 
 /* The newest links of the chain, encoded, in ascending order without gaps. */
@@ -214,8 +215,18 @@ void walk_release(struct walk *walk);
 int agree_voter_index(const struct agree *agree, const struct id *id);
 /* May we vote and lead? */
 bool agree_votes(const struct agree *agree);
-/* Highest term that we know of somebody having. */
+/* Highest term that we promised, or that somebody leads in. */
 uint64_t agree_floor(const struct agree *agree);
+/*
+ * Terms are words that nobody proves, and one near the largest number would be the last:
+ * a voter goes at most agree_term_jump above what it knows of, and takes note of what is
+ * beyond by as much, so that those who are apart meet all the same. A certificate proves
+ * its term and raises a promise as far as it says.
+ */
+bool agree_term_within(const struct agree *agree, uint64_t term);
+void agree_term_note(struct agree *agree, uint64_t term);
+/* The term to stand in. */
+uint64_t agree_term_next(const struct agree *agree);
 int64_t agree_silence(const struct agree *agree);
 int64_t agree_resend(const struct agree *agree);
 bool agree_recently(struct agree *agree, int64_t now_ms, const struct id *peer,

@@ -252,6 +252,61 @@ START_TEST(beats_from_elsewhere_or_of_another_decree_are_refused)
 }
 END_TEST
 
+START_TEST(a_term_out_of_reach_binds_nobody)
+{
+    struct hearing hearing = hearing_new(3);
+    struct agree *agree = hearing_agree(&hearing, VOTER);
+    uint64_t promised = agree->promised, far = (uint64_t)1 << 40;
+    struct id leader = *agree_leader(agree), hash;
+    ck_assert(hearing_vote(&hearing, VOTER, OTHER, FRAME_VOTE, far).reason ==
+              REASON_STALE_TERM);
+    ck_assert(hearing_vote(&hearing, VOTER, OTHER, FRAME_VOTE, INT64_MAX).reason ==
+              REASON_STALE_TERM);
+    struct decree decree = hearing_next(agree, "next");
+    ck_assert_int_eq(hearing_propose(&hearing, VOTER, OTHER, far, &decree, &hash), 0);
+    ck_assert(hearing_rejected(&hearing).reason == REASON_STALE_TERM);
+    struct beat beat = {
+        .term = INT64_MAX, .epoch = agree->decree.epoch, .hash = agree->hash};
+    beat_encode(&beat, &hearing.body);
+    ck_assert_int_eq(hearing_hear(&hearing, VOTER, OTHER, FRAME_BEAT), 0);
+    ck_assert_uint_eq(agree->promised, promised);
+    ck_assert(id_equal(agree_leader(agree), &leader));
+    ck_assert_ptr_null(hearing_effect(&hearing, EFFECT_PERSIST));
+
+    /* Nobody takes a stranger for the leader of an epoch that it only names. */
+    beat = (struct beat){.term = promised + 1, .epoch = agree->decree.epoch + 9};
+    beat_encode(&beat, &hearing.body);
+    ck_assert_int_eq(hearing_hear(&hearing, VOTER, OTHER, FRAME_BEAT), 0);
+    ck_assert(id_equal(agree_leader(agree), &leader));
+    hearing_end(&hearing);
+}
+END_TEST
+
+START_TEST(a_leader_is_not_unseated_by_a_rejection_in_its_own_term)
+{
+    struct hearing hearing = hearing_new(3);
+    struct agree *agree = hearing_agree(&hearing, LEADER);
+    struct decree_member members[3];
+    memcpy(members, agree->decree.members, sizeof(members));
+    ck_assert_int_eq(agree_propose(agree, hearing.net->now_ms, CAUSE_JOB, members, 3, "x",
+                                   1, &hearing.effects, &hearing.err),
+                     0);
+    struct reject reject = {.term = agree_term(agree),
+                            .epoch = agree->decree.epoch + 1,
+                            .hash = agree->proposal.hash,
+                            .reason = REASON_STALE_TERM,
+                            .my_term = agree_term(agree)};
+    reject_encode(&reject, &hearing.body);
+    ck_assert_int_eq(hearing_hear(&hearing, LEADER, OTHER, FRAME_REJECT), 0);
+    ck_assert(agree_role(agree) == AGREE_LEADER);
+    reject.my_term++;
+    reject_encode(&reject, &hearing.body);
+    ck_assert_int_eq(hearing_hear(&hearing, LEADER, OTHER, FRAME_REJECT), 0);
+    ck_assert(agree_role(agree) == AGREE_FOLLOWER);
+    hearing_end(&hearing);
+}
+END_TEST
+
 START_TEST(who_resigned_is_no_candidate_and_its_successor_is_at_once)
 {
     struct hearing hearing = hearing_new(3);
@@ -631,6 +686,8 @@ suite_agree(void)
     tcase_add_test(t, a_leader_that_hears_no_quorum_steps_down_and_says_so);
     tcase_add_test(t, a_leader_that_hears_of_a_higher_term_steps_down);
     tcase_add_test(t, beats_from_elsewhere_or_of_another_decree_are_refused);
+    tcase_add_test(t, a_term_out_of_reach_binds_nobody);
+    tcase_add_test(t, a_leader_is_not_unseated_by_a_rejection_in_its_own_term);
     tcase_add_test(t, who_resigned_is_no_candidate_and_its_successor_is_at_once);
     t = suite_case(suite, "deciding", 30);
     tcase_add_test(t, a_proposal_is_judged_and_durable_before_it_is_accepted);

@@ -1,3 +1,4 @@
+#include "gossip/agree_state.h"
 #include "tests/gossip/council.h"
 #include "tests/suite.h"
 #include "transport/base/alloc.h"
@@ -303,6 +304,21 @@ START_TEST(a_leader_that_restarts_at_once_does_not_wedge_the_rest)
 }
 END_TEST
 
+START_TEST(voters_whose_terms_are_far_apart_meet)
+{
+    struct council *net = council_of(3, 17);
+    int far = voter(net, 2), leader = council_leader(net);
+    net->nodes[far].agree->promised += 40ull << 20; /* what no honest run does */
+    struct effects effects = {0};
+    agree_persist(net->nodes[far].agree, &effects);
+    council_carry(net, far, &effects);
+    council_crash(net, leader);
+    ck_assert_int_ge(council_settle(net, 7u & ~(1u << leader), 30000), 0);
+    ck_assert_str_eq(net->history->wrong, "");
+    council_free(net);
+}
+END_TEST
+
 START_TEST(who_was_removed_learns_it)
 {
     struct council *net = council_of(4, 13);
@@ -523,6 +539,7 @@ suite_agree_sim(void)
     tcase_add_test(t, who_cannot_hear_the_leader_does_not_unseat_it);
     tcase_add_test(t, a_leader_that_hung_comes_back_as_a_follower);
     tcase_add_test(t, a_leader_that_restarts_at_once_does_not_wedge_the_rest);
+    tcase_add_test(t, voters_whose_terms_are_far_apart_meet);
     tcase_add_test(t, who_was_removed_learns_it);
     tcase_add_test(t, a_leader_that_leaves_hands_over_at_once);
     t = suite_case(suite, "speed", 60);
