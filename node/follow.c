@@ -221,6 +221,10 @@ follow_judge(struct node *node, const struct effect *effect)
     right = right && view_decode(decree.body, decree.body_len, &node->swarm,
                                  secret_admit_id(node->secret), view, &err) == 0;
     right = right && view_judge(&decree, view, node->view, &err) == 0;
+    /* What an earlier leader proposed may have been chosen, with us or without. */
+    bool adopted = effect->after != 0;
+    right = right &&
+            (adopted || view_keeps(&decree, &node->id, node->leaving_ms != 0, &err) == 0);
     if (!right)
         log_warn("agree", "a proposal is refused epoch=%llu reason=\"%s\"",
                  (unsigned long long)decree.epoch, err.msg);

@@ -19,8 +19,7 @@ enum {
     REPORT_MS_MAX =
         3000, /* a member that is alive but does not report is left out after this */
     PROFILE_MS_MAX = 60000, /* the same when devices measure a new model */
-    EXCLUDED_MS = 3000,
-    LINK_SETTLE_MS = 400, /* a broken connection may be the first sign of a loss */
+    LINK_SETTLE_MS = 400,   /* a broken connection may be the first sign of a loss */
     SLOW_EVERY_MS = 10000,
     REST_MS = 3000,
     HAND_OVER_MS_MAX = 20000,
@@ -41,28 +40,6 @@ lead_reset(struct node *node)
 }
 
 static bool
-excluded(const struct node *node, const struct id *id, int64_t now)
-{
-    if (now >= node->lead.excluded_until_ms)
-        return false;
-    for (size_t i = 0; i < node->lead.excluded_count; i++)
-        if (id_equal(&node->lead.excluded[i], id))
-            return true;
-    return false;
-}
-
-static void
-exclude(struct node *node, const struct id *id, int64_t now)
-{
-    struct lead *lead = &node->lead;
-    if (now >= lead->excluded_until_ms)
-        lead->excluded_count = 0;
-    if (lead->excluded_count < sizeof(lead->excluded) / sizeof(lead->excluded[0]))
-        lead->excluded[lead->excluded_count++] = *id;
-    lead->excluded_until_ms = now + EXCLUDED_MS;
-}
-
-static bool
 leaving(const struct node *node, const struct id *id)
 {
     if (id_equal(id, &node->id))
@@ -76,7 +53,8 @@ gone(const struct node *node, const struct id *id, int64_t now)
 {
     if (id_equal(id, &node->id))
         return false;
-    if (excluded(node, id, now) || watch_gone(node->watch, now, id) != WATCH_HERE)
+    if (excluded_is(node->lead.excluded, now, id) ||
+        watch_gone(node->watch, now, id) != WATCH_HERE)
         return true;
     const struct member *member = gossip_find(node->gossip, id);
     return member && member->state == MEMBER_DEAD;
@@ -117,7 +95,7 @@ may_join(const struct node *node, const struct member *member, int64_t now)
                     member->record->job == id_prefix(&node->view->job.train.id) ||
                     now - member->since_ms >= MEASURE_MS_MAX;
     return member->state == MEMBER_ALIVE && !member->record->leaving &&
-           mesh_connected(node->mesh, id) && !excluded(node, id, now) &&
+           mesh_connected(node->mesh, id) && !excluded_is(node->lead.excluded, now, id) &&
            now - member->heard_ms <
                HEARD_MS_MAX + HEARD_MS_EACH * (int64_t)node->decree.members_count &&
            now - member->since_ms >= JOIN_SETTLE_MS && measured;
@@ -197,8 +175,9 @@ choose_members(struct node *node, int64_t now)
             continue;
         if (!gone(node, id, now))
             lead->members[lead->members_count++] = *id;
-        else if (!excluded(node, id, now))
-            exclude(node, id, now); /* not back the moment that it is out */
+        else if (!excluded_is(node->lead.excluded, now, id))
+            excluded_add(lead->excluded, now,
+                         id); /* not back the moment that it is out */
     }
     for (size_t i = 0; i < gossip_count(node->gossip); i++) {
         const struct member *member = gossip_at(node->gossip, i);
@@ -446,9 +425,10 @@ exclude_missing(struct node *node, int64_t now)
             continue;
         }
         char name[NAME_BYTES_MAX + 1];
-        log_warn("lead", "a member did not report in time and is left out name=%s",
-                 node_name_of(node, id, name));
-        exclude(node, id, now);
+        log_warn("lead",
+                 "a member did not report in time and is left out name=%s for_s=%lld",
+                 node_name_of(node, id, name),
+                 (long long)excluded_add(lead->excluded, now, id) / 1000);
     }
     lead->members_count = kept;
 }
@@ -557,6 +537,8 @@ lead_report(struct node *node, const void *bytes, size_t len)
         return;
     if (view_report(&lead->draft, bytes, len, &node->swarm, admit_id, &err))
         log_limited(LOG_WARN, "lead", "a report is passed over reason=\"%s\"", err.msg);
+    else
+        excluded_heard(lead->excluded, &report.id);
 }
 
 /* Memory alone may rule a job out, before anybody measures it: every layer has to fit the

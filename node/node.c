@@ -412,6 +412,7 @@ node_leave(struct node *node, const char *why)
     writer_text(&body, why);
     node_broadcast(node, FRAME_LEAVE, &body);
     buf_release(&body);
+    agree_resign(node->agree, node->leaving_ms, &node->effects); /* if we lead */
     node_effects(node);
 }
 
@@ -503,6 +504,7 @@ node_free(struct node *node)
     links_free(node->links);
     watch_free(node->watch);
     severed_free(node->lead.severed);
+    excluded_free(node->lead.excluded);
     effects_release(&node->effects);
     lead_reset(node);
     if (node->view)
@@ -587,6 +589,7 @@ node_run(const struct node_config *config, struct err *err)
     node->lock_fd = node->signal_fd = -1;
     node->watch = watch_new();
     node->lead.severed = severed_new();
+    node->lead.excluded = excluded_new();
     node->links = links_new();
     node->ticked_ms = clock_ms();
     int result =

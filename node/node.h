@@ -21,6 +21,7 @@
 #include "gossip/link.h"
 #include "node/config.h"
 #include "node/events.h"
+#include "node/excluded.h"
 #include "node/severed.h"
 #include "node/view.h"
 #include "node/watch.h"
@@ -75,11 +76,9 @@ struct lead {
     struct job job;       /* submitted */
     struct id submitter;
     struct severed *severed;
-    int64_t link_at_ms;     /* a connection inside the plan broke, 0: none */
-    int64_t slow_at_ms;     /* next look at measured speed */
-    struct id excluded[16]; /* did not report in time: not asked again for a while */
-    size_t excluded_count;
-    int64_t excluded_until_ms;
+    int64_t link_at_ms;        /* a connection inside the plan broke, 0: none */
+    int64_t slow_at_ms;        /* next look at measured speed */
+    struct excluded *excluded; /* did not report in time: not asked again for a while */
     int64_t correction_ppm[PLAN_NODES_MAX]; /* learnt while running; 0: nothing new */
 };
 

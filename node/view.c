@@ -491,3 +491,17 @@ view_judge(const struct decree *decree, const struct view *view,
     free(again);
     return result;
 }
+
+int
+view_keeps(const struct decree *decree, const struct id *self, bool leaving,
+           struct err *err)
+{
+    if (leaving || decree_member(decree, self))
+        return 0;
+    char text[ID_SHORT_SIZE];
+    return err_set(
+        err, ERR_PLAN,
+        "it leaves out node %s, which votes, is here and stays: the leader does "
+        "not hear it",
+        id_short(self, text));
+}

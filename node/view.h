@@ -66,6 +66,13 @@ int view_decode(const void *bytes, size_t len, const struct id *swarm,
 int view_judge(const struct decree *decree, const struct view *view,
                const struct view *current, struct err *err);
 
+/* A voter who is here and stays is not left out of a decree that it is asked to accept:
+ * its leader does not hear it. So nobody accepts its own removal, and whatever is accepted
+ * has a quorum of the present voters among its members, but for those who leave. ERR_PLAN
+ * with the reason. */
+int view_keeps(const struct decree *decree, const struct id *self, bool leaving,
+               struct err *err);
+
 /* A node's number in the view, or -1. */
 int view_node(const struct view *view, const struct id *id);
 /* Has this node a part in the plan? */

@@ -19,19 +19,24 @@ Suite *suite_talk(void);
 Suite *suite_commands(void);
 Suite *suite_join_swarm(void);
 Suite *suite_severed(void);
+Suite *suite_excluded(void);
 Suite *suite_chaos(void);
 
 int
 main(void)
 {
     static Suite *(*const suites[])(void) = {
-        suite_gradients,   suite_fixture,    suite_matmul,
-        suite_stage,       suite_data,       suite_recover,
-        suite_train,       suite_report,     suite_view,
-        suite_watch,       suite_job,        suite_config,
-        suite_safetensors, suite_checkpoint, suite_show,
-        suite_talk,        suite_commands,   suite_join_swarm,
-        suite_severed,     suite_chaos,      NULL,
+        suite_gradients,   suite_fixture,
+        suite_matmul,      suite_stage,
+        suite_data,        suite_recover,
+        suite_train,       suite_report,
+        suite_view,        suite_watch,
+        suite_job,         suite_config,
+        suite_safetensors, suite_checkpoint,
+        suite_show,        suite_talk,
+        suite_commands,    suite_join_swarm,
+        suite_severed,     suite_excluded,
+        suite_chaos,       NULL,
     };
     return suite_run(suites);
 }
