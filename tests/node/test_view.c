@@ -345,6 +345,22 @@ one_of_two(void)
     job.replicas = 1;
 }
 
+START_TEST(a_voter_who_stays_does_not_accept_its_own_removal)
+{
+    struct view *view = leader_view(3); /* two of five are left out */
+    struct decree decree = decree_of(view);
+    struct id in = view->reports[1].id, out = *key_id(people.list[4].key);
+    ck_assert_int_eq(view_node(view, &out), -1);
+    ck_assert_int_eq(view_keeps(&decree, &in, false, &err), 0);
+    ck_assert_int_eq(view_keeps(&decree, &out, true, &err), 0); /* it said that it goes */
+    ck_assert_int_eq(view_keeps(&decree, &out, false, &err), -1);
+    ck_assert_int_eq(err.code, ERR_PLAN);
+    ck_assert_ptr_nonnull(strstr(err.msg, "does not hear it"));
+    decree_release(&decree);
+    view_drop(view);
+}
+END_TEST
+
 START_TEST(a_plan_is_kept_while_no_other_is_better_by_5_percent)
 {
     one_of_two();
@@ -631,6 +647,7 @@ suite_view(void)
     tcase_add_test(tests,
                    a_voter_refuses_members_who_did_not_report_and_reports_left_out);
     tcase_add_test(tests, a_voter_refuses_a_report_of_another_epoch_or_term);
+    tcase_add_test(tests, a_voter_who_stays_does_not_accept_its_own_removal);
     tcase_add_test(tests, a_plan_is_kept_while_no_other_is_better_by_5_percent);
     tcase_add_test(tests, a_plan_is_not_kept_when_one_of_its_nodes_is_gone);
     tcase_add_test(tests, a_kept_plan_is_renumbered_for_the_members_of_now);
