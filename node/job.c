@@ -1,132 +1,12 @@
 #include "node/job.h"
 #include "node/config.h"
+#include "node/job_file.h"
 #include "transport/base/alloc.h"
 #include "transport/codec.h"
 #include "transport/key.h"
-#include "transport/yaml.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- the file's shape ---- */
-
-struct model_file {
-    char *family;
-    int64_t layers, heads, hidden, context;
-};
-
-struct data_file {
-    char *train, *tokenizer;
-};
-
-struct batch_file {
-    int64_t sequences;
-};
-
-struct optimizer_file {
-    char *name;
-    double *learning_rate, *beta1, *beta2, *epsilon, *weight_decay, *clip_norm;
-    int64_t *warmup_steps;
-};
-
-struct plan_file {
-    int64_t *pipeline, *replicas, *micro_batch;
-    char **zones;
-    uint32_t zones_count;
-};
-
-struct checkpoint_file {
-    int64_t *every_steps, *keep;
-};
-
-struct copy_file {
-    int64_t *every_steps;
-};
-
-struct job_file {
-    char *name;
-    struct model_file model;
-    struct data_file data;
-    struct batch_file batch;
-    int64_t steps;
-    struct optimizer_file optimizer;
-    char *precision, *objective;
-    char **between_zones;
-    uint32_t between_zones_count;
-    uint64_t *seed;
-    struct plan_file plan;
-    struct checkpoint_file checkpoint;
-    struct copy_file copy;
-};
-
-#define OPTIONAL (CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL)
-#define TEXT(key, base, field)                                                           \
-    CYAML_FIELD_STRING_PTR(key, CYAML_FLAG_POINTER, base, field, 1, 1023)
-#define TEXT_OPTIONAL(key, base, field)                                                  \
-    CYAML_FIELD_STRING_PTR(key, OPTIONAL, base, field, 1, 1023)
-
-static const cyaml_schema_value_t word = {
-    CYAML_VALUE_STRING(CYAML_FLAG_POINTER, char, 1, 64)};
-
-static const cyaml_schema_field_t model_fields[] = {
-    TEXT_OPTIONAL("family", struct model_file, family),
-    CYAML_FIELD_INT("layers", CYAML_FLAG_DEFAULT, struct model_file, layers),
-    CYAML_FIELD_INT("heads", CYAML_FLAG_DEFAULT, struct model_file, heads),
-    CYAML_FIELD_INT("hidden", CYAML_FLAG_DEFAULT, struct model_file, hidden),
-    CYAML_FIELD_INT("context", CYAML_FLAG_DEFAULT, struct model_file, context),
-    CYAML_FIELD_END};
-static const cyaml_schema_field_t data_fields[] = {
-    TEXT("train", struct data_file, train),
-    TEXT_OPTIONAL("tokenizer", struct data_file, tokenizer), CYAML_FIELD_END};
-static const cyaml_schema_field_t batch_fields[] = {
-    CYAML_FIELD_INT("sequences", CYAML_FLAG_DEFAULT, struct batch_file, sequences),
-    CYAML_FIELD_END};
-static const cyaml_schema_field_t optimizer_fields[] = {
-    TEXT_OPTIONAL("name", struct optimizer_file, name),
-    CYAML_FIELD_FLOAT_PTR("learning_rate", OPTIONAL, struct optimizer_file,
-                          learning_rate),
-    CYAML_FIELD_INT_PTR("warmup_steps", OPTIONAL, struct optimizer_file, warmup_steps),
-    CYAML_FIELD_FLOAT_PTR("beta1", OPTIONAL, struct optimizer_file, beta1),
-    CYAML_FIELD_FLOAT_PTR("beta2", OPTIONAL, struct optimizer_file, beta2),
-    CYAML_FIELD_FLOAT_PTR("epsilon", OPTIONAL, struct optimizer_file, epsilon),
-    CYAML_FIELD_FLOAT_PTR("weight_decay", OPTIONAL, struct optimizer_file, weight_decay),
-    CYAML_FIELD_FLOAT_PTR("clip_norm", OPTIONAL, struct optimizer_file, clip_norm),
-    CYAML_FIELD_END};
-static const cyaml_schema_field_t plan_fields[] = {
-    CYAML_FIELD_INT_PTR("pipeline", OPTIONAL, struct plan_file, pipeline),
-    CYAML_FIELD_INT_PTR("replicas", OPTIONAL, struct plan_file, replicas),
-    CYAML_FIELD_INT_PTR("micro_batch", OPTIONAL, struct plan_file, micro_batch),
-    CYAML_FIELD_SEQUENCE("zones", OPTIONAL, struct plan_file, zones, &word, 1,
-                         STAGES_MAX),
-    CYAML_FIELD_END};
-static const cyaml_schema_field_t checkpoint_fields[] = {
-    CYAML_FIELD_INT_PTR("every_steps", OPTIONAL, struct checkpoint_file, every_steps),
-    CYAML_FIELD_INT_PTR("keep", OPTIONAL, struct checkpoint_file, keep), CYAML_FIELD_END};
-static const cyaml_schema_field_t copy_fields[] = {
-    CYAML_FIELD_INT_PTR("every_steps", OPTIONAL, struct copy_file, every_steps),
-    CYAML_FIELD_END};
-static const cyaml_schema_field_t job_fields[] = {
-    TEXT("name", struct job_file, name),
-    CYAML_FIELD_MAPPING("model", CYAML_FLAG_DEFAULT, struct job_file, model,
-                        model_fields),
-    CYAML_FIELD_MAPPING("data", CYAML_FLAG_DEFAULT, struct job_file, data, data_fields),
-    CYAML_FIELD_MAPPING("batch", CYAML_FLAG_DEFAULT, struct job_file, batch,
-                        batch_fields),
-    CYAML_FIELD_INT("steps", CYAML_FLAG_DEFAULT, struct job_file, steps),
-    CYAML_FIELD_MAPPING("optimizer", CYAML_FLAG_OPTIONAL, struct job_file, optimizer,
-                        optimizer_fields),
-    TEXT_OPTIONAL("precision", struct job_file, precision),
-    TEXT_OPTIONAL("objective", struct job_file, objective),
-    CYAML_FIELD_SEQUENCE("between_zones", OPTIONAL, struct job_file, between_zones, &word,
-                         1, 2),
-    CYAML_FIELD_UINT_PTR("seed", OPTIONAL, struct job_file, seed),
-    CYAML_FIELD_MAPPING("plan", CYAML_FLAG_OPTIONAL, struct job_file, plan, plan_fields),
-    CYAML_FIELD_MAPPING("checkpoint", CYAML_FLAG_OPTIONAL, struct job_file, checkpoint,
-                        checkpoint_fields),
-    CYAML_FIELD_MAPPING("copy", CYAML_FLAG_OPTIONAL, struct job_file, copy, copy_fields),
-    CYAML_FIELD_END};
-static const cyaml_schema_value_t job_schema = {
-    CYAML_VALUE_MAPPING(CYAML_FLAG_POINTER, struct job_file, job_fields)};
 
 /* ---- values ---- */
 
@@ -154,6 +34,34 @@ take_number(const char *what, const double *given, double otherwise, double leas
     return 0;
 }
 
+/* What a plan may weigh and a run cannot do yet. */
+static int
+refuse_foresight(const struct job_file *file, struct err *err)
+{
+    const struct limits_file *limits = &file->limits;
+    const struct choice_file *only = &file->only, *exclude = &file->exclude;
+    const char *what = NULL;
+    if (limits->usd_per_hour || limits->usd_per_iteration || limits->min_tokens_per_s ||
+        limits->min_iterations_per_s)
+        what = "limits";
+    else if (file->plan.tp)
+        what = "plan.tp";
+    else if (file->recompute)
+        what = "recompute";
+    else if (file->zero)
+        what = "zero";
+    else if (only->zones_count || only->devices_count || only->nodes_count)
+        what = "only";
+    else if (exclude->zones_count || exclude->devices_count || exclude->nodes_count)
+        what = "exclude";
+    if (what)
+        return err_set(err, ERR_USAGE,
+                       "\"%s\" is for flotilla plan; a run of this version cannot keep "
+                       "to it; leave it out",
+                       what);
+    return 0;
+}
+
 /* A choice of which this version has one. */
 static int
 only(const char *what, const char *given, const char *supported, struct err *err)
@@ -174,10 +82,10 @@ take_model(const struct job_file *file, struct job *job, struct err *err)
         only("data.tokenizer", file->data.tokenizer, "bytes", err) ||
         only("precision", file->precision, "fp32", err) ||
         only("objective", file->objective, "throughput", err) ||
-        take_int("model.layers", &model->layers, 0, 1, LAYERS_MAX - 2, &layers, err) ||
-        take_int("model.heads", &model->heads, 0, 1, 1024, &heads, err) ||
-        take_int("model.hidden", &model->hidden, 0, 1, 65536, &hidden, err) ||
-        take_int("model.context", &model->context, 0, 1, 131072, &context, err) ||
+        take_int("model.layers", model->layers, 0, 1, LAYERS_MAX - 2, &layers, err) ||
+        take_int("model.heads", model->heads, 0, 1, 1024, &heads, err) ||
+        take_int("model.hidden", model->hidden, 0, 1, 65536, &hidden, err) ||
+        take_int("model.context", model->context, 0, 1, 131072, &context, err) ||
         take_int("batch.sequences", &file->batch.sequences, 0, 1, 1 << 20, &sequences,
                  err))
         return -1;
@@ -209,7 +117,7 @@ take_training(const struct job_file *file, struct train_job *train, struct err *
     const struct optimizer_file *optimizer = &file->optimizer;
     int64_t keep = 0;
     if (only("optimizer.name", optimizer->name, "adamw", err) ||
-        take_int("steps", &file->steps, 0, 1, INT64_C(1) << 40, &train->steps, err) ||
+        take_int("steps", file->steps, 0, 1, INT64_C(1) << 40, &train->steps, err) ||
         take_number("optimizer.learning_rate", optimizer->learning_rate, 6e-4, 0, 100,
                     &train->learning_rate, err) ||
         take_number("optimizer.beta1", optimizer->beta1, 0.9, 0, 0.9999999, &train->beta1,
@@ -281,7 +189,7 @@ job_parse(const char *name, const char *text, size_t len, struct job *out,
         return err_set(err, ERR_USAGE, "%s: a job of %zu bytes is longer than %d", name,
                        len, JOB_BYTES_MAX / 2);
     void *parsed;
-    if (yaml_parse(name, text, len, &job_schema, &parsed, err))
+    if (yaml_parse(name, text, len, &job_file_to_train, &parsed, err))
         return -1;
     const struct job_file *file = parsed;
     struct job *job = xcalloc(1, sizeof(*job));
@@ -289,8 +197,8 @@ job_parse(const char *name, const char *text, size_t len, struct job *out,
     if (result == 0)
         memcpy(job->train.name, file->name, strlen(file->name) + 1);
     if (result == 0 &&
-        (take_model(file, job, err) || take_training(file, &job->train, err) ||
-         take_plan(&file->plan, job, err)))
+        (refuse_foresight(file, err) || take_model(file, job, err) ||
+         take_training(file, &job->train, err) || take_plan(&file->plan, job, err)))
         result = -1;
     if (result == 0) {
         memcpy(job->pattern, file->data.train, strlen(file->data.train) + 1);
@@ -300,7 +208,7 @@ job_parse(const char *name, const char *text, size_t len, struct job *out,
     } else {
         err_wrap(err, "%s", name);
     }
-    yaml_free(&job_schema, parsed);
+    yaml_free(&job_file_to_train, parsed);
     free(job);
     return result;
 }

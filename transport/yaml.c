@@ -2,6 +2,7 @@
 #include "transport/base/file.h"
 #include "transport/base/limits.h"
 #include "transport/base/must.h"
+#include "transport/base/word.h"
 
 #include <errno.h>
 #include <float.h>
@@ -109,35 +110,6 @@ value_name(const struct walk *walk, char text[NAMED_SIZE])
 
 /* ---- did you mean ---- */
 
-/* Insertions, deletions, replacements and swaps of neighbours that make one word of the
- * other; words are cut at SHOWN_SIZE. */
-static int
-word_distance(const char *left, const char *right)
-{
-    int rows[3][SHOWN_SIZE + 1];
-    int left_len = (int)strnlen(left, SHOWN_SIZE),
-        right_len = (int)strnlen(right, SHOWN_SIZE);
-    for (int j = 0; j <= right_len; j++)
-        rows[0][j] = j;
-    for (int i = 1; i <= left_len; i++) {
-        int *row = rows[i % 3], *above = rows[(i + 2) % 3], *second = rows[(i + 1) % 3];
-        row[0] = i;
-        for (int j = 1; j <= right_len; j++) {
-            bool differ = left[i - 1] != right[j - 1];
-            int best = above[j - 1] + differ;
-            if (above[j] + 1 < best)
-                best = above[j] + 1;
-            if (row[j - 1] + 1 < best)
-                best = row[j - 1] + 1;
-            if (differ && i > 1 && j > 1 && left[i - 1] == right[j - 2] &&
-                left[i - 2] == right[j - 1] && second[j - 2] + 1 < best)
-                best = second[j - 2] + 1;
-            row[j] = best;
-        }
-    }
-    return rows[left_len % 3][right_len];
-}
-
 /* What is known at one place: the keys of a mapping or the values of an enumeration. */
 struct known {
     const cyaml_schema_field_t *fields;
@@ -151,40 +123,15 @@ known_word(const struct known *known, size_t i)
     return known->fields ? known->fields[i].key : known->strings[i].str;
 }
 
-/* One word is how the other begins: "warmup" for "warmup_steps". */
-static bool
-beginning(const char *left, const char *right)
-{
-    size_t left_len = strlen(left), right_len = strlen(right);
-    size_t len = left_len < right_len ? left_len : right_len;
-    return len >= 3 && strncmp(left, right, len) == 0;
-}
-
 /* "; did you mean "batch"?", or all that is known while there is room. */
 static const char *
 hint(const struct known *known, const char *word, char text[ERR_MSG_SIZE])
 {
-    const char *nearest = NULL;
-    int least = strlen(word) <= 4 ? 2 : 3; /* one above what still counts as near */
-    for (size_t i = 0; i < known->count; i++) {
-        int distance = word_distance(word, known_word(known, i));
-        if (distance < least) {
-            least = distance;
-            nearest = known_word(known, i);
-        }
-    }
-    for (size_t i = 0; i < known->count && !nearest; i++)
-        if (beginning(word, known_word(known, i)))
-            nearest = known_word(known, i);
-    if (nearest) {
-        snprintf(text, ERR_MSG_SIZE, "; did you mean \"%s\"?", nearest);
-        return text;
-    }
-    int used = snprintf(text, ERR_MSG_SIZE, "; known here:");
-    for (size_t i = 0; i < known->count && used < ERR_MSG_SIZE; i++)
-        used += snprintf(text + used, (size_t)(ERR_MSG_SIZE - used), "%s %s",
-                         i ? "," : "", known_word(known, i));
-    return text;
+    const char *words[YAML_FIELDS_MAX];
+    must(known->count <= YAML_FIELDS_MAX);
+    for (size_t i = 0; i < known->count; i++)
+        words[i] = known_word(known, i);
+    return word_hint(word, words, known->count, text);
 }
 
 static struct known

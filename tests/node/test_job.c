@@ -182,7 +182,7 @@ START_TEST(what_a_later_version_will_do_is_refused_and_not_ignored)
     more_refused("optimizer: {name: sgd}", "it has \"adamw\"");
     more_refused("between_zones: [local_sgd]", "local_sgd alone");
     more_refused("between_zones: [exakt]", "the modes are exact and local_sgd");
-    more_refused("limits: {usd_per_hour: 12.0}", "unknown key \"limits\"");
+    more_refused("limits: {usd_per_hour: 12.0}", "\"limits\" is for flotilla plan");
     refused("name: x\nmodel: {family: llama, layers: 2, heads: 2, hidden: 32, context: "
             "32}\ndata: {train: a}\nbatch: {sequences: 8}\nsteps: 10\n",
             "it has \"gpt2\"");
