@@ -12,7 +12,7 @@
 #define LIST(key, flags, base, field, entry, least, most)                                \
     CYAML_FIELD_SEQUENCE(key, flags, base, field, entry, least, most)
 
-enum { LISTS_MAX = 65536, DEGREES_MAX = 16 };
+enum { LINKS_MAX = 65536, LISTS_MAX = 4096, DEGREES_MAX = 16 };
 
 static const cyaml_schema_value_t path = {
     CYAML_VALUE_STRING(CYAML_FLAG_POINTER, char, 1, PATH_BYTES_MAX / 2)};
@@ -55,9 +55,7 @@ static const cyaml_schema_field_t node_fields[] = {
     TEXT("device", struct pool_file, device),
     TEXT("zone", struct pool_file, zone),
     CYAML_FIELD_INT_PTR("count", OPTIONAL, struct pool_file, count),
-    TEXT_OPTIONAL("memory", struct pool_file, memory),
     NUMBER("usd_per_hour", struct pool_file, usd_per_hour),
-    NUMBER("correction", struct pool_file, correction),
     CYAML_FIELD_END};
 static const cyaml_schema_value_t node = {
     CYAML_VALUE_MAPPING(CYAML_FLAG_DEFAULT, struct pool_file, node_fields)};
@@ -103,7 +101,7 @@ static const cyaml_schema_field_t cluster_fields[] = {
     CLUSTER_LIST(pools, OPTIONAL, &pool, 1, LISTS_MAX),
     CLUSTER_LIST(nodes, OPTIONAL, &node, 1, LISTS_MAX),
     CLUSTER_LIST(curves, OPTIONAL, &curve, 1, LISTS_MAX),
-    CLUSTER_LIST(links, OPTIONAL, &link, 1, LISTS_MAX),
+    CLUSTER_LIST(links, OPTIONAL, &link, 1, LINKS_MAX),
     CLUSTER_LIST(egress, OPTIONAL, &egress, 1, LISTS_MAX),
     CYAML_FIELD_END};
 

@@ -31,9 +31,9 @@ struct device_file {
 
 /* Devices of one type in one zone, or one named machine of them. */
 struct pool_file {
-    char *name, *device, *zone, *memory;
+    char *name, *device, *zone;
     int64_t *count;
-    double *usd_per_hour, *correction;
+    double *usd_per_hour;
 };
 
 struct curve_file {

@@ -57,8 +57,9 @@ static int
 take_sizes(const struct json *entry, const char *where, int layers,
            struct profile_sizes *out, struct err *err)
 {
-    static const char *const keys[] = {"tp", "parameters", "output_elements",
-                                       "kept_elements", NULL};
+    static const char *const keys[] = {
+        "tp", "parameters", "output_elements", "kept_elements", "update_parameters",
+        NULL};
     int64_t tp;
     size_t n = (size_t)layers;
     if (strict_keys(entry, where, keys, err) ||
@@ -68,7 +69,10 @@ take_sizes(const struct json *entry, const char *where, int layers,
         strict_ints(entry, where, "output_elements", n, 0, elements_max,
                     out->output_elements, err) ||
         strict_ints(entry, where, "kept_elements", n, 0, elements_max, out->kept_elements,
-                    err))
+                    err) ||
+        (json_get(entry, "update_parameters") &&
+         strict_int(entry, where, "update_parameters", 0, elements_max,
+                    &out->update_parameters, err)))
         return -1;
     out->tp = (int)tp;
     return 0;
@@ -78,13 +82,16 @@ static int
 take_times(const struct json *entry, const char *where, int layers,
            struct profile_times *out, struct err *err)
 {
-    static const char *const keys[] = {"tp",         "micro_batch", "forward_s",
-                                       "backward_s", "update_s",    NULL};
+    static const char *const keys[] = {
+        "tp", "micro_batch", "precision", "forward_s", "backward_s", "update_s", NULL};
+    const char *precision = "fp32";
     int64_t tp, micro_batch;
     size_t n = (size_t)layers;
     if (strict_keys(entry, where, keys, err) ||
         strict_int(entry, where, "tp", 1, PROFILE_TP_MAX, &tp, err) ||
         strict_int(entry, where, "micro_batch", 1, 1 << 20, &micro_batch, err) ||
+        (json_get(entry, "precision") &&
+         strict_text(entry, where, "precision", 16, &precision, err)) ||
         strict_numbers(entry, where, "forward_s", n, 0, seconds_max, out->forward_s,
                        err) ||
         strict_numbers(entry, where, "backward_s", n, 0, seconds_max, out->backward_s,
@@ -93,6 +100,10 @@ take_times(const struct json *entry, const char *where, int layers,
         return -1;
     out->tp = (int)tp;
     out->micro_batch = (int)micro_batch;
+    out->bf16 = strcmp(precision, "bf16") == 0;
+    if (!out->bf16 && strcmp(precision, "fp32") != 0)
+        return err_set(err, ERR_USAGE, "%s: precision is \"%s\"; use fp32 or bf16", where,
+                       precision);
     double all = 0;
     for (size_t i = 0; i < n; i++)
         all += out->forward_s[i] + out->backward_s[i];
@@ -112,6 +123,8 @@ static int
 compare_times(const void *left, const void *right)
 {
     const struct profile_times *a = left, *b = right;
+    if (a->bf16 != b->bf16)
+        return a->bf16 - b->bf16;
     return a->tp != b->tp ? a->tp - b->tp : a->micro_batch - b->micro_batch;
 }
 
@@ -124,11 +137,12 @@ in_order(const char *name, struct profile_file *out, struct err *err)
         if (out->sizes[i].tp == out->sizes[i - 1].tp)
             return err_set(err, ERR_USAGE, "%s: sizes has tp %d twice", name,
                            out->sizes[i].tp);
-    for (int i = 0, s = 0; i < out->times_count; i++) {
+    for (int i = 0; i < out->times_count; i++) {
         const struct profile_times *times = &out->times[i];
         if (i > 0 && compare_times(times - 1, times) == 0)
             return err_set(err, ERR_USAGE, "%s: times has tp %d, micro_batch %d twice",
                            name, times->tp, times->micro_batch);
+        int s = 0;
         while (s < out->sizes_count && out->sizes[s].tp < times->tp)
             s++;
         if (s == out->sizes_count || out->sizes[s].tp != times->tp)
@@ -256,6 +270,8 @@ profile_file_write(const struct profile_file *profile, struct buf *out)
         write_ints(&writer, "parameters", sizes->parameters, profile->layers);
         write_ints(&writer, "output_elements", sizes->output_elements, profile->layers);
         write_ints(&writer, "kept_elements", sizes->kept_elements, profile->layers);
+        if (sizes->update_parameters > 0)
+            json_put_int(&writer, "update_parameters", sizes->update_parameters);
         json_object_close(&writer);
     }
     json_array_close(&writer);
@@ -265,6 +281,7 @@ profile_file_write(const struct profile_file *profile, struct buf *out)
         json_object_open(&writer, NULL);
         json_put_int(&writer, "tp", times->tp);
         json_put_int(&writer, "micro_batch", times->micro_batch);
+        json_put_text(&writer, "precision", times->bf16 ? "bf16" : "fp32");
         write_numbers(&writer, "forward_s", times->forward_s, profile->layers);
         write_numbers(&writer, "backward_s", times->backward_s, profile->layers);
         write_numbers(&writer, "update_s", times->update_s, profile->layers);

@@ -10,6 +10,7 @@
 #include "transport/base/err.h"
 #include "transport/base/limits.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum {
@@ -23,15 +24,17 @@ enum {
 /* What the layers hold at one tensor-parallel degree; of one rank. */
 struct profile_sizes {
     int tp;
-    int64_t *parameters;      /* [layers], owned */
-    int64_t *output_elements; /* sent to the next layer, of one sequence */
-    int64_t *kept_elements;   /* kept for the backward pass, of one sequence */
+    int64_t *parameters;       /* [layers], owned */
+    int64_t *output_elements;  /* sent to the next layer, of one sequence */
+    int64_t *kept_elements;    /* kept for the backward pass, of one sequence */
+    int64_t update_parameters; /* that an update_s covers; 0: those of its own layer */
 };
 
 /* What they take at one degree and micro-batch, all of the group together. */
 struct profile_times {
     int tp;
     int micro_batch;
+    bool bf16;         /* else fp32 */
     double *forward_s; /* [layers], owned */
     double *backward_s;
     double *update_s;
@@ -46,7 +49,7 @@ struct profile_file {
     int sizes_count;
     struct profile_sizes *sizes; /* ascending tp, owned */
     int times_count;
-    struct profile_times *times; /* ascending tp, then micro_batch; owned */
+    struct profile_times *times; /* ascending precision, tp, micro_batch; owned */
 };
 
 /* ERR_USAGE with file, member and limit: a key that is not known, a list with a hole, a
