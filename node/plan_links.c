@@ -21,19 +21,21 @@ find_curve(const struct cluster_file *file, const char *name)
     return NULL;
 }
 
-/* A rate that is not above 0 somewhere in the fitted range would be a link that swallows
- * messages of that size. */
+/* A quadratic may dip below 0 at the small end of what it was fitted to; it is read from
+ * the smallest power of two above that dip. */
 static int
-check_rate(const struct fleet_curve *curve, const char *where, const char *name,
+check_rate(struct fleet_curve *curve, const char *where, const char *name,
            struct err *err)
 {
-    for (double bytes = curve->low_bytes; bytes <= curve->high_bytes; bytes *= 2)
-        if (fleet_send_s(curve, bytes) >= FLEET_NEVER_S)
-            return err_set(
-                err, ERR_USAGE,
-                "%s: the curve \"%s\" has no rate above 0 for messages of %.0f "
-                "bytes",
-                where, name, bytes);
+    double bytes = curve->high_bytes;
+    if (fleet_send_s(curve, bytes) >= FLEET_NEVER_S)
+        return err_set(err, ERR_USAGE,
+                       "%s: the curve \"%s\" has no rate above 0 for messages of %.0f "
+                       "bytes",
+                       where, name, bytes);
+    while (bytes > curve->low_bytes && fleet_send_s(curve, bytes / 2) < FLEET_NEVER_S)
+        bytes /= 2;
+    curve->low_bytes = bytes;
     return 0;
 }
 
