@@ -40,7 +40,7 @@ struct effect {
     int before, after;
     uint8_t *bytes; /* owned by the list */
     size_t len;
-    char text[128];
+    char text[160];
 };
 
 struct effects {

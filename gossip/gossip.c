@@ -3,6 +3,7 @@
 #include "transport/base/alloc.h"
 #include "transport/base/must.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,7 +24,7 @@ gossip_new(const struct gossip_options *options, int64_t now_ms)
         now_ms + (int64_t)rng_below(&gossip->prober.rng, (uint64_t)interval_ms);
     gossip->digest_at_ms =
         now_ms + (int64_t)rng_below(&gossip->prober.rng, 10 * (uint64_t)interval_ms);
-    gossip->reconnect_at_ms = gossip->spread_at_ms = now_ms;
+    gossip->reconnect_at_ms = gossip->spread_at_ms = gossip->watch_at_ms = now_ms;
     return gossip;
 }
 
@@ -33,6 +34,9 @@ gossip_free(struct gossip *gossip)
     if (!gossip)
         return;
     table_release(&gossip->table);
+    prober_release(&gossip->prober);
+    free(gossip->asks);
+    free(gossip->held);
     free(gossip);
 }
 
@@ -50,15 +54,14 @@ advance(struct gossip *gossip, int64_t now_ms)
     if (gap_ms <= SLEPT_MS)
         return;
     prober_shift(&gossip->prober, gap_ms);
-    for (size_t i = 0; i < gossip->table.count; i++) {
-        struct entry *entry = gossip->table.list[i];
-        if (entry->member.state != MEMBER_SUSPECT)
-            continue;
+    const struct set *suspects = &gossip->table.sets[SET_SUSPECT];
+    for (size_t i = 0; i < suspects->count; i++) {
+        struct entry *entry = suspects->list[i];
         entry->suspected_ms += gap_ms;
         if (entry->refused_ms)
             entry->refused_ms += gap_ms;
-        if (entry->confirmed_ms)
-            entry->confirmed_ms += gap_ms;
+        if (entry->charges->confirmed_ms)
+            entry->charges->confirmed_ms += gap_ms;
     }
 }
 
@@ -71,7 +74,7 @@ heard(struct gossip *gossip, const struct id *peer)
     entry->member.heard_ms = gossip->now_ms;
     entry->refused_ms = 0;
     if (entry_accused(entry))
-        entry->tell = gossip->telling = true;
+        table_put(&gossip->table, entry, SET_TELL);
 }
 
 /* What the sender must learn: what is said of it, and our asking when it is ahead of
@@ -147,7 +150,7 @@ replied(struct gossip *gossip, const struct frame *frame, const struct message *
     if (message->answered)
         probe_answered(gossip, probe, direct, effects);
     else if (!direct)
-        probe_refused(gossip, probe, effects);
+        probe_refused(gossip, probe, &frame->from, effects);
 }
 
 /* Everything in the message holds up, or nothing of it is used. */
@@ -194,6 +197,8 @@ receive_message(struct gossip *gossip, const struct frame *frame, struct effects
     return 0;
 }
 
+/* ---- digests ---- */
+
 /* Which of two nodes that know the same record of a member knows worse of it? */
 static bool
 graver_state(enum member_state left, enum member_state right)
@@ -207,55 +212,105 @@ gone(enum member_state state)
     return state == MEMBER_DEAD || state == MEMBER_LEFT;
 }
 
+/* What both list, what only they do, what only we do. */
 static void
-compare_digest(struct gossip *gossip, const struct digest_entry *theirs, size_t count)
+compare_entry(struct gossip *gossip, const struct digest_entry *theirs)
 {
-    size_t at = 0;
-    for (size_t i = 0; i < gossip->table.count; i++) {
-        struct entry *entry = gossip->table.list[i];
-        const struct record *ours = entry->member.record;
-        uint64_t prefix = id_prefix(&ours->id);
-        for (; at < count && theirs[at].prefix < prefix; at++)
-            if (!gone(theirs[at].state))
-                core_ask(gossip, theirs[at].prefix);
-        if (at == count || theirs[at].prefix != prefix) {
-            if (!gone(entry->member.state))
-                core_list(gossip, entry);
-            continue;
-        }
-        struct record its = {.incarnation = theirs[at].incarnation,
-                             .version = theirs[at].version};
-        enum member_state state = theirs[at++].state;
-        int order = record_compare(ours, &its);
-        bool same = ours->incarnation == its.incarnation;
-        if (order > 0 || (same && graver_state(entry->member.state, state)))
-            core_list(gossip, entry);
-        if (order < 0 || (same && graver_state(state, entry->member.state)))
-            core_ask(gossip, prefix);
+    struct entry *entry = table_find_prefix(&gossip->table, theirs->prefix);
+    if (!entry) {
+        if (!gone(theirs->state))
+            core_ask(gossip, theirs->prefix);
+        return;
     }
-    for (; at < count; at++)
-        if (!gone(theirs[at].state))
-            core_ask(gossip, theirs[at].prefix);
+    struct record its = {.incarnation = theirs->incarnation, .version = theirs->version};
+    const struct record *ours = entry->member.record;
+    int order = record_compare(ours, &its);
+    bool same = ours->incarnation == its.incarnation;
+    if (order > 0 || (same && graver_state(entry->member.state, theirs->state)))
+        core_list(gossip, entry);
+    if (order < 0 || (same && graver_state(theirs->state, entry->member.state)))
+        core_ask(gossip, theirs->prefix);
+}
+
+static bool
+listed(const struct digest *theirs, uint64_t prefix)
+{
+    size_t low = 0, high = theirs->count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (theirs->entries[middle].prefix < prefix)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < theirs->count && theirs->entries[low].prefix == prefix;
+}
+
+static bool
+covered(const struct digest *theirs, uint64_t prefix)
+{
+    uint64_t bucket = theirs->bits == 0 ? 0 : prefix >> (64 - theirs->bits);
+    size_t low = 0, high = theirs->words_count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (theirs->words[middle] < bucket)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < theirs->words_count && theirs->words[low] == bucket;
+}
+
+/* So much at a time; the next digest shows what is left. */
+static void
+compare_lists(struct gossip *gossip, const struct digest *theirs)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < theirs->count; i++)
+        compare_entry(gossip, &theirs->entries[i]);
+    for (size_t i = 0; i < gossip->table.count && bytes < CAUGHT_UP_BYTES; i++) {
+        struct entry *entry = gossip->table.list[i];
+        uint64_t prefix = id_prefix(&entry->member.record->id);
+        if (!gone(entry->member.state) && covered(theirs, prefix) &&
+            !listed(theirs, prefix)) {
+            core_list(gossip, entry);
+            bytes += entry->member.len;
+        }
+    }
+}
+
+/* Hashes, or lists, twice a second from one peer. */
+static bool
+digest_due(struct gossip *gossip, const struct id *from, bool lists)
+{
+    struct entry *peer = table_find(&gossip->table, from);
+    int64_t *at_ms = peer ? &peer->digested_ms[lists] : &gossip->listed_ms;
+    if (*at_ms && gossip->now_ms - *at_ms < DIGEST_AGAIN_MS)
+        return false;
+    *at_ms = gossip->now_ms;
+    return true;
 }
 
 static int
 receive_digest(struct gossip *gossip, const struct frame *frame, struct effects *effects,
                struct err *err)
 {
-    struct digest_entry *entries;
-    size_t count;
-    if (digest_decode(frame->body, frame->body_len, &entries, &count, err))
+    struct digest theirs, answer;
+    if (digest_decode(frame->body, frame->body_len, &theirs, err))
         return -1;
     heard(gossip, &frame->from);
-    struct entry *peer = table_find(&gossip->table, &frame->from);
-    if (!peer || !peer->digested_ms ||
-        gossip->now_ms - peer->digested_ms >= DIGEST_AGAIN_MS) {
-        if (peer)
-            peer->digested_ms = gossip->now_ms;
-        compare_digest(gossip, entries, count);
+    bool due = digest_due(gossip, &frame->from, theirs.lists);
+    if (due && theirs.lists) {
+        compare_lists(gossip, &theirs);
         core_answer(gossip, &frame->from, effects);
+    } else if (due && digest_answer(&gossip->table, &theirs, &answer)) {
+        struct buf body = {0};
+        digest_encode(&answer, &body);
+        effects_send(effects, &frame->from, FRAME_DIGEST, body.data, body.len);
+        buf_release(&body);
+        digest_release(&answer);
     }
-    free(entries);
+    digest_release(&theirs);
     return 0;
 }
 
@@ -265,6 +320,10 @@ static void
 settle_all(struct gossip *gossip, const struct id *from, struct effects *effects)
 {
     core_tell(gossip, effects);
+    if (gossip->news >= CATCH_UP_NEWS &&
+        gossip->digest_at_ms > gossip->now_ms + CATCH_UP_MS)
+        gossip->digest_at_ms = gossip->now_ms + CATCH_UP_MS;
+    gossip->news = 0;
     if (gossip->fresh && gossip->now_ms - gossip->spread_ms >= SPREAD_LEAST_MS)
         core_spread(gossip, from, effects);
 }
@@ -357,58 +416,48 @@ gossip_refused(struct gossip *gossip, int64_t now_ms, const struct id *peer,
     settle_all(gossip, peer, effects);
 }
 
-/* ---- ourselves ---- */
-
 void
-gossip_self(struct gossip *gossip, const struct record *record, struct effects *effects)
+gossip_keep(struct gossip *gossip, const char *address)
 {
-    struct record mine = *record;
-    mine.id = gossip->id;
-    if (gossip->self) {
-        const struct record *old = gossip->self->member.record;
-        mine.version = old->version;
-        if (mine.incarnation >> 32 <= old->incarnation >> 32)
-            mine.incarnation = old->incarnation;
-        else
-            mine.incarnation &= ~(uint64_t)UINT32_MAX;
-        struct buf bytes = {0};
-        record_sign(&mine, gossip->options.key, &gossip->options.swarm, &bytes);
-        bool same = bytes.len == gossip->self->member.len &&
-                    memcmp(bytes.data, gossip->self->member.bytes, bytes.len) == 0;
-        buf_release(&bytes);
-        if (same)
-            return;
-    } else {
-        mine.incarnation &= ~(uint64_t)UINT32_MAX;
-        mine.version = 0;
-        gossip->digest_at_ms =
-            gossip->now_ms; /* with whom we were introduced to before */
-    }
-    core_issue(gossip, &mine, effects);
-    settle_all(gossip, NULL, effects);
+    if (gossip->kept_count < KEPT_MAX)
+        snprintf(gossip->kept[gossip->kept_count++], sizeof(gossip->kept[0]), "%s",
+                 address);
 }
 
-const struct member *
-gossip_member_self(const struct gossip *gossip)
+void
+gossip_flush(struct gossip *gossip, struct effects *effects)
 {
-    return gossip->self ? &gossip->self->member : NULL;
+    core_issue_held(gossip, true, effects);
 }
 
 /* ---- time ---- */
 
+/* Seeds that are dead are called on for ever: a partition may last for longer than a day
+ * (serf #605). */
+static bool
+kept(const struct gossip *gossip, const struct entry *entry)
+{
+    for (size_t i = 0; i < gossip->kept_count; i++)
+        if (entry->member.state == MEMBER_DEAD &&
+            strcmp(gossip->kept[i], entry->member.record->address) == 0)
+            return true;
+    return false;
+}
+
 static void
 forget(struct gossip *gossip, struct effects *effects)
 {
-    for (size_t i = gossip->table.count; i-- > 0;) {
-        struct entry *entry = gossip->table.list[i];
-        if (entry != gossip->self && gone(entry->member.state) &&
-            gossip->now_ms - entry->member.since_ms >= KEEP_MS) {
-            struct effect *effect = effects_add(effects, EFFECT_MEMBER, NULL, 0);
-            effect->peer = entry->member.record->id;
-            effect->before = (int)entry->member.state;
-            effect->after = MEMBER_UNKNOWN;
-            table_remove(&gossip->table, entry);
-        }
+    const struct set *all = &gossip->table.sets[SET_GONE];
+    for (size_t i = all->count; i-- > 0;) {
+        struct entry *entry = all->list[i];
+        if (entry == gossip->self || kept(gossip, entry) ||
+            gossip->now_ms - entry->member.since_ms < KEEP_MS)
+            continue;
+        struct effect *effect = effects_add(effects, EFFECT_MEMBER, NULL, 0);
+        effect->peer = entry->member.record->id;
+        effect->before = (int)entry->member.state;
+        effect->after = MEMBER_UNKNOWN;
+        table_remove(&gossip->table, entry);
     }
 }
 
@@ -418,10 +467,10 @@ gossip_tick(struct gossip *gossip, int64_t now_ms, struct effects *effects)
     advance(gossip, now_ms);
     if (!gossip->self)
         return;
-    int64_t interval_ms = gossip->options.probe_interval_ms;
     probe_tick(gossip, effects);
+    core_issue_held(gossip, false, effects);
     if (now_ms >= gossip->digest_at_ms) {
-        gossip->digest_at_ms = now_ms + 10 * interval_ms;
+        gossip->digest_at_ms = now_ms + core_digest_ms(gossip);
         core_digest_random(gossip, effects);
         forget(gossip, effects);
     }

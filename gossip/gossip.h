@@ -47,17 +47,28 @@ struct gossip_options {
                              swarm */
 };
 
-/* A member that has been dead or gone for a day is forgotten: EFFECT_MEMBER to
- * MEMBER_UNKNOWN. */
+/* A member that has been dead or gone for a day is forgotten (EFFECT_MEMBER to
+ * MEMBER_UNKNOWN), but for dead seeds: gossip_keep(). */
 struct gossip *gossip_new(const struct gossip_options *options, int64_t now_ms);
 void gossip_free(struct gossip *gossip);
 
-/* Our own record as it should be: `id`, `incarnation` lower half and `version` are
+/* Our own record as it should be: `id`, `incarnation` lower half, `version` and `twin` are
  * gossip's business; incarnation's upper half is the boot counter. Signed and spread if
- * anything changed. */
+ * anything changed; in a large swarm changes of links alone wait for their turn, which
+ * gossip_flush() does not. */
 void gossip_self(struct gossip *gossip, const struct record *record,
                  struct effects *effects);
+void gossip_flush(struct gossip *gossip, struct effects *effects);
 const struct member *gossip_member_self(const struct gossip *gossip);
+
+/* Whoever advertises this address (a seed's) is never forgotten, and called on for ever
+ * while dead. Eight at most; more are not kept. */
+void gossip_keep(struct gossip *gossip, const char *address);
+
+/* Exactly these (neighbours in the plan, at most 32, ourselves ignored) are watched
+ * closely: one that is silent for a second is probed, and by others too. Dead, they are
+ * known so everywhere within 15 s; others within 45 s. */
+void gossip_watch(struct gossip *gossip, const struct id *ids, size_t count);
 
 /* A signed record from elsewhere (the answer to a join, a joiner's request): merged like
  * gossip. */

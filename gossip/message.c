@@ -57,10 +57,8 @@ accusation_verify(const struct accusation *accusation, const struct id *swarm,
 /* ---- reading ---- */
 
 static void
-statement_decode(struct reader *reader, struct statement *out)
+accusations_decode(struct reader *reader, struct statement *out)
 {
-    reader_enter(reader, 2, 2);
-    out->bytes = reader_bytes(reader, RECORD_BYTES_MAX, &out->len);
     out->accusations_count = (uint32_t)reader_enter(reader, 0, ACCUSERS_MAX);
     for (uint32_t i = 0; i < out->accusations_count; i++) {
         struct accusation *accusation = &out->accusations[i];
@@ -78,6 +76,24 @@ statement_decode(struct reader *reader, struct statement *out)
             reader_fail(reader, "accusers are not in ascending order");
     }
     reader_leave(reader);
+}
+
+static void
+statement_decode(struct reader *reader, struct statement *out)
+{
+    reader_enter(reader, 2, 2);
+    size_t fields = reader_enter(reader, 1, 3);
+    if (fields == 1) {
+        out->bytes = reader_bytes(reader, RECORD_BYTES_MAX, &out->len);
+    } else if (fields == 3) {
+        out->prefix = reader_uint(reader, UINT64_MAX);
+        out->incarnation = reader_uint(reader, UINT64_MAX);
+        out->version = reader_uint(reader, UINT64_MAX);
+    } else {
+        reader_fail(reader, "a statement names no record");
+    }
+    reader_leave(reader);
+    accusations_decode(reader, out);
     reader_leave(reader);
 }
 
@@ -123,14 +139,10 @@ message_release(struct message *message)
 
 /* ---- writing ---- */
 
-void
-draft_state(struct draft *draft, const void *record, size_t len,
-            const struct accusation *accusations, uint32_t count)
+static void
+accusations_encode(struct buf *out, const struct accusation *accusations, uint32_t count)
 {
-    struct buf *out = &draft->statements;
-    must(draft->count < STATEMENTS_MAX && count <= ACCUSERS_MAX);
-    writer_array(out, 2);
-    writer_bytes(out, record, len);
+    must(count <= ACCUSERS_MAX);
     writer_array(out, count);
     for (uint32_t i = 0; i < count; i++) {
         writer_array(out, 4);
@@ -139,6 +151,33 @@ draft_state(struct draft *draft, const void *record, size_t len,
         writer_bytes(out, accusations[i].admission, KEY_SIGNATURE_BYTES);
         writer_bytes(out, accusations[i].signature, KEY_SIGNATURE_BYTES);
     }
+}
+
+void
+draft_state(struct draft *draft, const void *record, size_t len,
+            const struct accusation *accusations, uint32_t count)
+{
+    struct buf *out = &draft->statements;
+    must(draft->count < STATEMENTS_MAX);
+    writer_array(out, 2);
+    writer_array(out, 1);
+    writer_bytes(out, record, len);
+    accusations_encode(out, accusations, count);
+    draft->count++;
+}
+
+void
+draft_announce(struct draft *draft, const struct record *record,
+               const struct accusation *accusations, uint32_t count)
+{
+    struct buf *out = &draft->statements;
+    must(draft->count < STATEMENTS_MAX);
+    writer_array(out, 2);
+    writer_array(out, 3);
+    writer_uint(out, id_prefix(&record->id));
+    writer_uint(out, record->incarnation);
+    writer_uint(out, record->version);
+    accusations_encode(out, accusations, count);
     draft->count++;
 }
 
@@ -171,50 +210,4 @@ draft_release(struct draft *draft)
     buf_release(&draft->statements);
     buf_release(&draft->asks);
     *draft = (struct draft){0};
-}
-
-/* ---- digests ---- */
-
-void
-digest_encode(const struct digest_entry *entries, size_t count, struct buf *out)
-{
-    writer_array(out, count);
-    for (size_t i = 0; i < count; i++) {
-        must(i == 0 || entries[i - 1].prefix < entries[i].prefix);
-        writer_array(out, 4);
-        writer_uint(out, entries[i].prefix);
-        writer_uint(out, entries[i].incarnation);
-        writer_uint(out, entries[i].version);
-        writer_uint(out, entries[i].state);
-    }
-}
-
-int
-digest_decode(const void *bytes, size_t len, struct digest_entry **entries, size_t *count,
-              struct err *err)
-{
-    struct reader *reader = reader_open(bytes, len, err);
-    if (!reader)
-        return -1;
-    size_t most = reader_enter(reader, 0, CODEC_COUNT_MAX);
-    struct digest_entry *list = xcalloc(most, sizeof(*list));
-    for (size_t i = 0; i < most && reader_ok(reader); i++) {
-        struct digest_entry *entry = &list[i];
-        reader_enter(reader, 4, 4);
-        entry->prefix = reader_uint(reader, UINT64_MAX);
-        entry->incarnation = reader_uint(reader, UINT64_MAX);
-        entry->version = reader_uint(reader, UINT64_MAX);
-        entry->state = (enum member_state)reader_uint(reader, MEMBER_LEFT);
-        reader_leave(reader);
-        if (i > 0 && reader_ok(reader) && entry[-1].prefix >= entry->prefix)
-            reader_fail(reader, "digest is not in ascending order");
-    }
-    reader_leave(reader);
-    if (reader_close(&reader, err)) {
-        free(list);
-        return -1;
-    }
-    *entries = list;
-    *count = most;
-    return 0;
 }

@@ -3,15 +3,15 @@
  *
  *     PING, PING_REPLY, PING_RELAY, RUMORS:
  *         [nonce, subject, answered, incarnation, version, [statement ...], [ask ...]]
- *     DIGEST:
- *         [[prefix, incarnation, version, state] ...]          ascending prefix
  *     statement:
- *         [signed record,
+ *         [[signed record] or [prefix, incarnation, version],
  *          [[accuser, kind, admission, signature] ...]]        ascending accuser
  *
  * A statement is all that is known of a member: its record, and who accuses it at that
  * record's incarnation. The record proves that the incarnation is the member's own, so an
- * accuser cannot invent one. An ask is the id prefix of a member whose statement is
+ * accuser cannot invent one. One that only announces a record says which there is:
+ * whoever lacks it asks for it, whoever has it takes in what is said against it. So a
+ * large record goes once to each, and a small change is not kept waiting by it. An ask is the id prefix of a member whose statement is
  * wanted. Incarnation and version are those of the sender's record, so that a receiver
  * knows at once whether it is behind, or the sender is.
  */
@@ -47,8 +47,10 @@ int accusation_verify(const struct accusation *accusation, const struct id *swar
                       uint64_t incarnation, struct err *err);
 
 struct statement {
-    const uint8_t *bytes; /* the signed record, borrowed from the message */
+    const uint8_t *bytes; /* the signed record, borrowed from the message; NULL: only
+                             announced */
     size_t len;
+    uint64_t prefix, incarnation, version; /* when only announced */
     uint32_t accusations_count;
     struct accusation accusations[ACCUSERS_MAX]; /* ascending accuser */
     bool leans; /* table_judge(): parts went unverified, being no news to the table */
@@ -86,20 +88,11 @@ struct draft {
 
 void draft_state(struct draft *draft, const void *record, size_t len,
                  const struct accusation *accusations, uint32_t count);
+/* Only announce the record. */
+void draft_announce(struct draft *draft, const struct record *record,
+                    const struct accusation *accusations, uint32_t count);
 void draft_ask(struct draft *draft, uint64_t prefix);
 void draft_encode(const struct draft *draft, struct buf *out);
 void draft_release(struct draft *draft);
-
-struct digest_entry {
-    uint64_t prefix; /* id_prefix() */
-    uint64_t incarnation;
-    uint64_t version;
-    enum member_state state;
-};
-
-void digest_encode(const struct digest_entry *entries, size_t count, struct buf *out);
-/* `*entries` is the caller's, of `*count` elements. ERR_WIRE. */
-int digest_decode(const void *bytes, size_t len, struct digest_entry **entries,
-                  size_t *count, struct err *err);
 
 #endif

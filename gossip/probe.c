@@ -1,7 +1,17 @@
 #include "gossip/probe.h"
+#include "transport/base/alloc.h"
 #include "transport/base/must.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+void
+prober_release(struct prober *prober)
+{
+    free(prober->list);
+    free(prober->order);
+    *prober = (struct prober){0};
+}
 
 struct probe *
 prober_start(struct prober *prober, enum probe_kind kind, const struct id *target,
@@ -9,11 +19,16 @@ prober_start(struct prober *prober, enum probe_kind kind, const struct id *targe
 {
     if (prober->count == PROBES_MAX)
         return NULL;
+    if (prober->count == prober->capacity) {
+        prober->capacity = prober->capacity ? 2 * prober->capacity : 8;
+        prober->list = xrealloc(prober->list, prober->capacity, sizeof(*prober->list));
+    }
     struct probe *probe = &prober->list[prober->count++];
     *probe = (struct probe){.kind = kind,
                             .target = *target,
                             .nonce = rng_next(&prober->rng),
                             .sent_ms = now_ms,
+                            .patience_ms = patience_ms,
                             .ask_ms = now_ms + patience_ms,
                             .fail_ms = now_ms + deadline_ms};
     return probe;
@@ -89,6 +104,11 @@ prober_insert(struct prober *prober, const struct id *id)
 {
     if (prober->order_count == MEMBERS_MAX)
         return; /* it comes with the next round */
+    if (prober->order_count == prober->order_capacity) {
+        prober->order_capacity = prober->order_capacity ? 2 * prober->order_capacity : 16;
+        prober->order =
+            xrealloc(prober->order, prober->order_capacity, sizeof(*prober->order));
+    }
     size_t to_come = prober->order_count - prober->order_next;
     size_t at = prober->order_next + (size_t)rng_below(&prober->rng, to_come + 1);
     prober->order[prober->order_count++] = prober->order[at];
@@ -102,20 +122,36 @@ prober_health(struct prober *prober, int change)
     prober->health = health < 0 ? 0 : health > HEALTH_MAX ? HEALTH_MAX : (unsigned)health;
 }
 
-size_t
-prober_choose(struct prober *prober, const struct table *table, bool suspects,
-              const struct id *self, const struct id *except, const struct id *nor,
-              size_t most, struct entry **out)
+struct choice {
+    bool suspects;
+    const struct id *self, *except, *nor;
+    size_t nor_count;
+};
+
+static bool
+eligible(const struct choice *choice, const struct entry *entry)
+{
+    const struct id *id = &entry->member.record->id;
+    if (entry->member.state != MEMBER_ALIVE && !(choice->suspects && active(entry)))
+        return false;
+    if (id_equal(id, choice->self) || (choice->except && id_equal(id, choice->except)))
+        return false;
+    for (size_t i = 0; i < choice->nor_count; i++)
+        if (id_equal(id, &choice->nor[i]))
+            return false;
+    return true;
+}
+
+/* Reservoir: each of those seen so far is in with the same chance. */
+static size_t
+choose_among_all(struct prober *prober, const struct set *set,
+                 const struct choice *choice, size_t most, struct entry **out)
 {
     size_t seen = 0, count = 0;
-    for (size_t i = 0; i < table->count; i++) {
-        struct entry *entry = table->list[i];
-        const struct id *id = &entry->member.record->id;
-        bool fits = entry->member.state == MEMBER_ALIVE || (suspects && active(entry));
-        if (!fits || id_equal(id, self) || (except && id_equal(id, except)) ||
-            (nor && id_equal(id, nor)))
+    for (size_t i = 0; i < set->count; i++) {
+        struct entry *entry = set->list[i];
+        if (!eligible(choice, entry))
             continue;
-        /* Reservoir: each of the `seen` so far is in with the same chance. */
         seen++;
         if (count < most) {
             out[count++] = entry;
@@ -125,5 +161,41 @@ prober_choose(struct prober *prober, const struct table *table, bool suspects,
         if (at < most)
             out[at] = entry;
     }
+    return count;
+}
+
+/* By trial, when nearly everybody will do: the cost does not grow with the swarm. */
+static size_t
+choose_by_trial(struct prober *prober, const struct set *set, const struct choice *choice,
+                size_t most, struct entry **out)
+{
+    size_t count = 0;
+    for (size_t tries = 8 * most; tries > 0 && count < most; tries--) {
+        struct entry *entry = set->list[rng_below(&prober->rng, set->count)];
+        bool fits = eligible(choice, entry);
+        for (size_t i = 0; i < count && fits; i++)
+            fits = out[i] != entry;
+        if (fits)
+            out[count++] = entry;
+    }
+    return count;
+}
+
+size_t
+prober_choose(struct prober *prober, const struct table *table, bool suspects,
+              const struct id *self, const struct id *except, const struct id *nor,
+              size_t nor_count, size_t most, struct entry **out)
+{
+    const struct set *set = &table->sets[SET_ACTIVE];
+    struct choice choice = {.suspects = suspects,
+                            .self = self,
+                            .except = except,
+                            .nor = nor,
+                            .nor_count = nor_count};
+    size_t count = 0;
+    if (set->count > 16 * (most + 1))
+        count = choose_by_trial(prober, set, &choice, most, out);
+    if (count < most)
+        count = choose_among_all(prober, set, &choice, most, out);
     return count;
 }

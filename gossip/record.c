@@ -10,7 +10,7 @@
 /* What the signature covers starts with this, so that it is good for nothing else. */
 static const char purpose[4] = {'r', 'e', 'c', '1'};
 
-enum { RECORD_FIELDS = 15, RECORD_THREADS_MAX = 1 << 16 };
+enum { RECORD_FIELDS = 16, RECORD_THREADS_MAX = 1 << 16 };
 
 /* ---- rates ---- */
 
@@ -51,6 +51,7 @@ body_encode(const struct record *record, struct buf *out)
     writer_uint(out, record->epoch);
     writer_uint(out, record->job);
     writer_uint(out, record->reach);
+    writer_uint(out, record->twin);
     writer_bytes(out, record->admission, KEY_SIGNATURE_BYTES);
     writer_array(out, record->links_count);
     for (uint32_t i = 0; i < record->links_count; i++) {
@@ -132,6 +133,7 @@ body_decode(const uint8_t *bytes, size_t len, struct record *out, struct err *er
     out->epoch = reader_uint(reader, UINT64_MAX);
     out->job = reader_uint(reader, UINT64_MAX);
     out->reach = (enum record_reach)reader_uint(reader, REACH_NONE);
+    out->twin = reader_uint(reader, UINT64_MAX);
     reader_fixed(reader, out->admission, KEY_SIGNATURE_BYTES);
     links_decode(reader, out);
     reader_leave(reader);
@@ -228,6 +230,26 @@ record_copy(struct record *to, const struct record *from)
 {
     memset(to, 0, sizeof(*to));
     memcpy(to, from, compact_bytes(from));
+}
+
+bool
+record_same(const struct record *left, const struct record *right, bool links)
+{
+    struct record pair[2];
+    struct buf bytes[2] = {{0}, {0}};
+    record_copy(&pair[0], left);
+    record_copy(&pair[1], right);
+    for (int i = 0; i < 2; i++) {
+        pair[i].incarnation = pair[i].version = 0;
+        if (!links)
+            pair[i].links_count = 0;
+        body_encode(&pair[i], &bytes[i]);
+    }
+    bool same = bytes[0].len == bytes[1].len &&
+                memcmp(bytes[0].data, bytes[1].data, bytes[0].len) == 0;
+    buf_release(&bytes[0]);
+    buf_release(&bytes[1]);
+    return same;
 }
 
 int

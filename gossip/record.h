@@ -46,6 +46,8 @@ struct record {
     uint64_t job; /* id_prefix() of the job that it has measured itself on; 0: none */
     enum record_reach reach;                /* of `address` */
     uint8_t admission[KEY_SIGNATURE_BYTES]; /* secret_admit() over (swarm, id) */
+    uint64_t
+        twin; /* incarnation of a record with our key that we did not make; 0: none */
     uint32_t links_count;
     struct record_link links[RECORD_LINKS_MAX]; /* ascending peer */
 };
@@ -71,6 +73,9 @@ int record_verify(const struct record *record, const void *bytes, size_t len,
  * pointer, and never copied but by record_copy(): the rest of it is not there. */
 struct record *record_dup(const struct record *record);
 void record_copy(struct record *to, const struct record *from);
+
+/* Do they say the same, incarnation, version and (so wanted) links apart? */
+bool record_same(const struct record *left, const struct record *right, bool links);
 
 /* > 0 when left is newer than right. */
 int record_compare(const struct record *left, const struct record *right);

@@ -2,14 +2,12 @@
 #include "transport/base/alloc.h"
 #include "transport/base/must.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 bool
 entry_accused(const struct entry *entry)
 {
-    return entry->accusations_count > 0 && !entry->member.record->leaving;
+    return entry->charges && !entry->member.record->leaving;
 }
 
 /* ---- what is to be said ---- */
@@ -17,21 +15,38 @@ entry_accused(const struct entry *entry)
 void
 core_list(struct gossip *gossip, struct entry *entry)
 {
-    entry->listed = gossip->listed = true;
+    table_put(&gossip->table, entry, SET_LISTED);
 }
 
 void
 core_ask(struct gossip *gossip, uint64_t prefix)
 {
-    for (size_t i = 0; i < gossip->asks_count; i++)
+    for (size_t i = 0; i < gossip->asks_count && i < 64; i++)
         if (gossip->asks[i] == prefix)
             return;
-    if (gossip->asks_count < ASKS_MAX)
-        gossip->asks[gossip->asks_count++] = prefix;
+    if (gossip->asks_count == ASKS_MAX)
+        return; /* the next digest shows the others */
+    if (gossip->asks_count == gossip->asks_capacity) {
+        gossip->asks_capacity = gossip->asks_capacity ? 2 * gossip->asks_capacity : 16;
+        gossip->asks = xrealloc(gossip->asks, gossip->asks_capacity, sizeof(uint64_t));
+    }
+    gossip->asks[gossip->asks_count++] = prefix;
+}
+
+void
+core_ask_announced(struct gossip *gossip, uint64_t prefix)
+{
+    for (size_t i = 0; i < ASKED_LATELY_MAX; i++)
+        if (gossip->asked[i].at_ms && gossip->asked[i].prefix == prefix &&
+            gossip->now_ms - gossip->asked[i].at_ms < ASK_AGAIN_MS)
+            return;
+    gossip->asked[gossip->asked_next++ % ASKED_LATELY_MAX] =
+        (struct asked_lately){.prefix = prefix, .at_ms = gossip->now_ms};
+    core_ask(gossip, prefix);
 }
 
 /* Each fact is sent 4 x ceil(log10(N + 1)) times by each node that learns it
- * (memberlist's factor). */
+ * (memberlist's factor), of which the first few with the record. */
 static unsigned
 spread_most(const struct gossip *gossip)
 {
@@ -42,9 +57,13 @@ spread_most(const struct gossip *gossip)
 }
 
 void
-core_news(struct gossip *gossip, struct entry *entry)
+core_news(struct gossip *gossip, struct entry *entry, unsigned found)
 {
-    entry->spread = spread_most(gossip);
+    entry->spread = (uint8_t)spread_most(gossip);
+    if (found & MERGE_RECORD)
+        entry->full = FULL_SENDS;
+    entry->urgent = (found & (MERGE_RISEN | MERGE_ACCUSED)) && !(found & MERGE_ADDED);
+    table_put(&gossip->table, entry, SET_HOT);
     gossip->fresh = true;
 }
 
@@ -66,17 +85,25 @@ sending_begin(struct gossip *gossip, struct sending *sending)
 }
 
 static void
-sending_add(struct gossip *gossip, struct sending *sending, struct entry *entry)
+sending_add(struct gossip *gossip, struct sending *sending, struct entry *entry,
+            bool whole)
 {
-    draft_state(&sending->draft, entry->member.bytes, entry->member.len,
-                entry->accusations, entry->accusations_count);
-    entry->listed = false;
+    const struct accusation *charges = entry->charges ? entry->charges->list : NULL;
+    if (whole)
+        draft_state(&sending->draft, entry->member.bytes, entry->member.len, charges,
+                    entry_charges(entry));
+    else
+        draft_announce(&sending->draft, entry->member.record, charges,
+                       entry_charges(entry));
+    table_take(&gossip->table, entry, SET_LISTED);
     entry->stamp = gossip->stamp;
-    if (entry->spread > 0)
-        entry->spread--;
+    if (whole && entry->full > 0)
+        entry->full--;
+    if (entry->spread > 0 && --entry->spread == 0)
+        table_take(&gossip->table, entry, SET_HOT);
     if (entry == sending->peer) {
         entry->told_ms = gossip->now_ms;
-        entry->tell = false;
+        table_take(&gossip->table, entry, SET_TELL);
     }
 }
 
@@ -104,29 +131,41 @@ sending_listed(struct gossip *gossip, struct sending *sending, struct entry *ent
         sending->kind = FRAME_RUMORS;
         sending_begin(gossip, sending);
     }
-    sending_add(gossip, sending, entry);
+    sending_add(gossip, sending, entry, true);
 }
 
 /* The least often told first. */
 static void
-sending_piggyback(struct gossip *gossip, struct sending *sending)
+sending_hot(struct gossip *gossip, struct sending *sending, bool urgent)
 {
-    const struct table *table = &gossip->table;
+    const struct set *hot = &gossip->table.sets[SET_HOT];
     unsigned most = 0;
-    for (size_t i = 0; i < table->count; i++)
-        if (table->list[i]->spread > most)
-            most = table->list[i]->spread;
+    for (size_t i = 0; i < hot->count; i++)
+        if (hot->list[i]->urgent == urgent && hot->list[i]->spread > most)
+            most = hot->list[i]->spread;
     for (unsigned level = most; level > 0; level--) {
-        for (size_t i = 0; i < table->count; i++) {
-            struct entry *entry = table->list[i];
+        for (size_t i = hot->count; i-- > 0;) {
+            struct entry *entry = hot->list[i];
             if (sending->draft.statements.len >= PIGGYBACK_BYTES ||
                 sending->draft.count == STATEMENTS_MAX)
                 return;
-            if (entry->spread == level && entry->stamp != gossip->stamp &&
-                entry != sending->peer)
-                sending_add(gossip, sending, entry);
+            if (entry->spread == level && entry->urgent == urgent &&
+                entry->stamp != gossip->stamp && entry != sending->peer)
+                sending_add(gossip, sending, entry,
+                            entry->full > 0 && entry->member.len <= INLINE_BYTES);
         }
     }
+}
+
+/* Life and death first: however many records change, they do not keep it waiting
+ * (memberlist #299). */
+static void
+sending_piggyback(struct gossip *gossip, struct sending *sending)
+{
+    if (gossip->table.sets[SET_HOT].count == 0)
+        return;
+    sending_hot(gossip, sending, true);
+    sending_hot(gossip, sending, false);
 }
 
 void
@@ -143,12 +182,12 @@ core_send(struct gossip *gossip, enum frame_kind kind, const struct id *to,
         sending.draft.subject = *subject;
     sending.draft.answered = answered;
     sending_begin(gossip, &sending);
-    if (sending.peer && (sending.peer->listed || entry_accused(sending.peer)))
+    if (sending.peer &&
+        (entry_in(sending.peer, SET_LISTED) || entry_accused(sending.peer)))
         sending_listed(gossip, &sending, sending.peer, effects);
-    for (size_t i = 0; gossip->listed && i < gossip->table.count; i++)
-        if (gossip->table.list[i]->listed)
-            sending_listed(gossip, &sending, gossip->table.list[i], effects);
-    gossip->listed = false;
+    const struct set *listed = &gossip->table.sets[SET_LISTED];
+    while (listed->count > 0)
+        sending_listed(gossip, &sending, listed->list[0], effects);
     for (size_t i = 0; i < gossip->asks_count; i++)
         draft_ask(&sending.draft, gossip->asks[i]);
     gossip->asks_count = 0;
@@ -160,7 +199,7 @@ core_send(struct gossip *gossip, enum frame_kind kind, const struct id *to,
 void
 core_answer(struct gossip *gossip, const struct id *to, struct effects *effects)
 {
-    if (gossip->listed || gossip->asks_count > 0)
+    if (gossip->table.sets[SET_LISTED].count > 0 || gossip->asks_count > 0)
         core_send(gossip, FRAME_RUMORS, to, 0, NULL, false, effects);
 }
 
@@ -169,14 +208,11 @@ core_spread(struct gossip *gossip, const struct id *except, struct effects *effe
 {
     struct entry *peers[FANOUT];
     size_t count = 0;
-    bool any = false;
-    for (size_t i = 0; i < gossip->table.count && !any; i++)
-        any = gossip->table.list[i]->spread > 0;
     gossip->fresh = false;
     gossip->spread_at_ms = gossip->now_ms + gossip->options.probe_interval_ms / 4;
-    if (any)
+    if (gossip->table.sets[SET_HOT].count > 0)
         count = prober_choose(&gossip->prober, &gossip->table, true, &gossip->id, except,
-                              NULL, FANOUT, peers);
+                              NULL, 0, FANOUT, peers);
     if (count > 0)
         gossip->spread_ms = gossip->now_ms;
     for (size_t i = 0; i < count; i++)
@@ -187,18 +223,14 @@ core_spread(struct gossip *gossip, const struct id *except, struct effects *effe
 void
 core_tell(struct gossip *gossip, struct effects *effects)
 {
-    if (!gossip->telling || !gossip->self)
+    const struct set *tell = &gossip->table.sets[SET_TELL];
+    if (!gossip->self)
         return;
-    gossip->telling = false;
-    for (size_t i = 0; i < gossip->table.count; i++) {
-        struct entry *entry = gossip->table.list[i];
-        if (!entry->tell)
-            continue;
+    for (size_t i = tell->count; i-- > 0;) {
+        struct entry *entry = tell->list[i];
         if (!entry_accused(entry)) {
-            entry->tell = false;
-        } else if (entry->told_ms && gossip->now_ms - entry->told_ms < TELL_AGAIN_MS) {
-            gossip->telling = true;
-        } else {
+            table_take(&gossip->table, entry, SET_TELL);
+        } else if (!entry->told_ms || gossip->now_ms - entry->told_ms >= TELL_AGAIN_MS) {
             core_list(gossip, entry);
             core_answer(gossip, &entry->member.record->id, effects);
         }
@@ -207,196 +239,49 @@ core_tell(struct gossip *gossip, struct effects *effects)
 
 /* ---- digests ---- */
 
+/* memberlist's scale: as often up to 32 members, and half, a third, a fourth as often
+ * with each doubling. */
+int64_t
+core_digest_ms(const struct gossip *gossip)
+{
+    int64_t scale = 1;
+    for (size_t reach = 32; reach < table_active(&gossip->table); reach *= 2)
+        scale++;
+    return 10 * scale * gossip->options.probe_interval_ms;
+}
+
 void
 core_digest(struct gossip *gossip, const struct id *to, struct effects *effects)
 {
-    const struct table *table = &gossip->table;
-    struct digest_entry *entries = xcalloc(table->count, sizeof(*entries));
+    static const uint64_t everybody = 0;
+    uint64_t salt = rng_next(&gossip->prober.rng);
+    struct digest digest;
     struct buf body = {0};
-    size_t count = 0;
-    for (size_t i = 0; i < table->count; i++) {
-        const struct member *member = &table->list[i]->member;
-        uint64_t prefix = id_prefix(&member->record->id);
-        if (count > 0 && entries[count - 1].prefix == prefix)
-            continue;
-        entries[count++] =
-            (struct digest_entry){.prefix = prefix,
-                                  .incarnation = member->record->incarnation,
-                                  .version = member->record->version,
-                                  .state = member->state};
-    }
-    digest_encode(entries, count, &body);
+    if (gossip->table.count <= DIGEST_SMALL)
+        digest_list(&gossip->table, salt, 0, &everybody, 1, &digest);
+    else
+        digest_hash(&gossip->table, salt, 0, &digest);
+    digest_encode(&digest, &body);
     effects_send(effects, to, FRAME_DIGEST, body.data, body.len);
     buf_release(&body);
-    free(entries);
+    digest_release(&digest);
 }
 
 void
 core_digest_random(struct gossip *gossip, struct effects *effects)
 {
     struct entry *peer;
-    if (prober_choose(&gossip->prober, &gossip->table, true, &gossip->id, NULL, NULL, 1,
-                      &peer) == 1)
+    if (prober_choose(&gossip->prober, &gossip->table, true, &gossip->id, NULL, NULL, 0,
+                      1, &peer) == 1)
         core_digest(gossip, &peer->member.record->id, effects);
 }
 
-static void
-greet(struct gossip *gossip, const struct id *peer, struct effects *effects)
+void
+core_greet(struct gossip *gossip, const struct id *peer, struct effects *effects)
 {
     if (!gossip->self ||
         (gossip->greeted_ms && gossip->now_ms - gossip->greeted_ms < GREET_LEAST_MS))
         return; /* the next periodic digest comes soon */
     gossip->greeted_ms = gossip->now_ms;
     core_digest(gossip, peer, effects);
-}
-
-/* ---- ourselves ---- */
-
-void
-core_issue(struct gossip *gossip, struct record *record, struct effects *effects)
-{
-    struct buf bytes = {0};
-    record->version++;
-    record_sign(record, gossip->options.key, &gossip->options.swarm, &bytes);
-    struct issued *issued = &gossip->issued[record->version % ISSUED_MAX];
-    issued->incarnation = record->incarnation;
-    issued->version = record->version;
-    key_hash(bytes.data, bytes.len, &issued->hash);
-    if (gossip->self) {
-        entry_record(gossip->self, record, bytes.data, bytes.len);
-    } else {
-        gossip->self = table_add(&gossip->table, record, bytes.data, bytes.len);
-        must(gossip->self);
-        gossip->table.keeps = gossip->self;
-        gossip->self->member.since_ms = gossip->now_ms;
-    }
-    buf_release(&bytes);
-    core_news(gossip, gossip->self);
-    core_settle(gossip, gossip->self, false, "ours", effects);
-}
-
-/* Did we sign this record of ours? What is too old to remember is taken for ours. */
-static bool
-issued_by_us(const struct gossip *gossip, const struct record *record,
-             const struct statement *statement)
-{
-    const struct record *mine = gossip->self->member.record;
-    const struct issued *issued = &gossip->issued[record->version % ISSUED_MAX];
-    struct id hash;
-    if (record->incarnation > mine->incarnation || record->version > mine->version)
-        return false;
-    if (mine->version - record->version >= ISSUED_MAX)
-        return true;
-    key_hash(statement->bytes, statement->len, &hash);
-    return issued->version == record->version &&
-           issued->incarnation == record->incarnation && id_equal(&issued->hash, &hash);
-}
-
-void
-core_conflict(struct gossip *gossip, const struct id *from, const char *what,
-              struct effects *effects)
-{
-    if (gossip->conflict_ms && gossip->now_ms - gossip->conflict_ms < CONFLICT_AGAIN_MS)
-        return;
-    gossip->conflict_ms = gossip->now_ms;
-    struct effect *effect = effects_add(effects, EFFECT_CONFLICT, NULL, 0);
-    effect->peer = *from;
-    snprintf(effect->text, sizeof(effect->text), "%s", what);
-}
-
-static void
-refute(struct gossip *gossip, const struct statement *statement, struct effects *effects)
-{
-    struct record mine;
-    char name[ID_SHORT_SIZE], why[96];
-    record_copy(&mine, gossip->self->member.record);
-    if ((uint32_t)mine.incarnation == UINT32_MAX)
-        return; /* four thousand million refutations in one boot */
-    mine.incarnation++;
-    core_issue(gossip, &mine, effects);
-    prober_health(&gossip->prober, 1);
-    snprintf(why, sizeof(why), "refuted %s",
-             id_short(&statement->accusations[0].accuser, name));
-    core_settle(gossip, gossip->self, true, why, effects);
-    core_list(gossip, gossip->self);
-}
-
-static void
-absorb_self(struct gossip *gossip, const struct id *from, const struct record *record,
-            const struct statement *statement, struct effects *effects)
-{
-    if (!gossip->self)
-        return;
-    const struct record *mine = gossip->self->member.record;
-    if (record->incarnation >> 32 < mine->incarnation >> 32) {
-        core_list(gossip, gossip->self); /* left over from an older boot */
-        return;
-    }
-    if (!issued_by_us(gossip, record, statement)) {
-        char what[160];
-        snprintf(what, sizeof(what),
-                 "a record that we did not make, of boot %llu at address %.64s",
-                 (unsigned long long)(record->incarnation >> 32), record->address);
-        core_conflict(gossip, from, what, effects);
-        return;
-    }
-    if (record->incarnation < mine->incarnation ||
-        (mine->leaving && statement->accusations_count > 0))
-        core_list(gossip, gossip->self);
-    else if (statement->accusations_count > 0)
-        refute(gossip, statement, effects);
-}
-
-/* ---- others ---- */
-
-static const char *
-reason(const struct entry *entry, unsigned found, char why[96])
-{
-    char name[ID_SHORT_SIZE];
-    if (entry->member.record->leaving)
-        return "said that it leaves";
-    if (found & MERGE_ADDED)
-        return "new here";
-    if (found & MERGE_ACCUSED && entry->accusations_count > 0) {
-        snprintf(why, 96, "accused by %s and %u more",
-                 id_short(&entry->accusations[0].accuser, name),
-                 entry->accusations_count - 1);
-        return why;
-    }
-    return found & MERGE_RISEN ? "spoke for itself" : "has a new record";
-}
-
-void
-core_absorb(struct gossip *gossip, const struct id *from,
-            const struct statement *statement, struct effects *effects)
-{
-    struct record record;
-    struct err err;
-    struct entry *entry;
-    char why[96];
-    must(record_peek(statement->bytes, statement->len, &record, &err) == 0);
-    if (id_equal(&record.id, &gossip->id)) {
-        absorb_self(gossip, from, &record, statement, effects);
-        return;
-    }
-    unsigned found = table_merge(&gossip->table, statement, &entry);
-    if (found & MERGE_IGNORED)
-        return;
-    if (found & (MERGE_STALE | MERGE_UNAWARE) ||
-        (found & MERGE_TWIN && !(found & MERGE_RECORD)))
-        core_list(gossip, entry);
-    if (!(found & (MERGE_RECORD | MERGE_ACCUSED)))
-        return;
-    bool was_dead = entry->member.state == MEMBER_DEAD;
-    if (found & MERGE_ADDED) {
-        entry->member.since_ms = gossip->now_ms;
-        prober_insert(&gossip->prober, &record.id);
-    }
-    if (found & MERGE_RISEN)
-        entry->suspected_ms = gossip->now_ms;
-    core_news(gossip, entry);
-    core_settle(gossip, entry, found & MERGE_RECORD, reason(entry, found, why), effects);
-    bool met = found & MERGE_ADDED && id_equal(from, &record.id);
-    if (met || (was_dead && entry->member.state == MEMBER_ALIVE))
-        greet(gossip, &record.id, effects);
 }

@@ -21,7 +21,7 @@ struct net_node {
     unsigned conflicts;    /* EFFECT_CONFLICT seen */
     unsigned deaths;       /* transitions to dead that it reported */
     unsigned suspicions;   /* and to suspect */
-    char why[128];         /* of the last death or conflict */
+    char why[160];         /* of the last death or conflict */
 };
 
 struct net {

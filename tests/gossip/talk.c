@@ -86,6 +86,19 @@ talk_state(struct draft *draft, size_t target, uint64_t incarnation, size_t firs
     buf_release(&record);
 }
 
+void
+talk_announce(struct draft *draft, size_t target, uint64_t incarnation, uint64_t version,
+              size_t first, uint32_t count, enum accusation_kind kind)
+{
+    struct accusation list[ACCUSERS_MAX] = {0};
+    struct record record = {
+        .id = net.nodes[target].id, .incarnation = incarnation, .version = version};
+    for (uint32_t i = 0; i < count; i++)
+        list[i] = talk_accusation_by(first + i, target, incarnation, kind);
+    qsort(list, count, sizeof(*list), by_accuser);
+    draft_announce(draft, &record, list, count);
+}
+
 int
 talk_receive_bytes(size_t from, enum frame_kind kind, const void *body, size_t len)
 {
@@ -131,11 +144,12 @@ talk_sent(size_t to, enum frame_kind kind)
     return NULL;
 }
 
-/* What the message says of a node; NULL: nothing. */
 const struct statement *
 talk_said(const struct message *message, size_t of, struct record *record)
 {
     for (size_t i = 0; message && i < message->count; i++) {
+        if (!message->statements[i].bytes)
+            continue;
         ck_assert_int_eq(record_open(message->statements[i].bytes,
                                      message->statements[i].len, &net.swarm,
                                      secret_admit_id(net.secret), record, &err),
@@ -143,6 +157,16 @@ talk_said(const struct message *message, size_t of, struct record *record)
         if (id_equal(&record->id, &net.nodes[of].id))
             return &message->statements[i];
     }
+    return NULL;
+}
+
+const struct statement *
+talk_announced(const struct message *message, size_t of)
+{
+    for (size_t i = 0; message && i < message->count; i++)
+        if (!message->statements[i].bytes &&
+            message->statements[i].prefix == id_prefix(&net.nodes[of].id))
+            return &message->statements[i];
     return NULL;
 }
 
@@ -177,10 +201,26 @@ talk_fingerprint(void)
     return hash;
 }
 
-int
-talk_by_prefix(const void *left, const void *right)
+static int
+by_prefix(const void *left, const void *right)
 {
     uint64_t a = ((const struct digest_entry *)left)->prefix;
     uint64_t b = ((const struct digest_entry *)right)->prefix;
     return a < b ? -1 : a > b;
+}
+
+void
+talk_digest(size_t from, struct digest_entry *entries, size_t count)
+{
+    uint64_t everybody = 0;
+    struct digest digest = {.lists = true,
+                            .words = &everybody,
+                            .words_count = 1,
+                            .entries = entries,
+                            .count = count};
+    struct buf body = {0};
+    qsort(entries, count, sizeof(*entries), by_prefix);
+    digest_encode(&digest, &body);
+    ck_assert_int_eq(talk_receive_bytes(from, FRAME_DIGEST, body.data, body.len), 0);
+    buf_release(&body);
 }

@@ -97,8 +97,9 @@ merge_entry(struct table *into, const struct entry *entry)
     struct entry *at;
     struct statement out = {.bytes = entry->member.bytes,
                             .len = entry->member.len,
-                            .accusations_count = entry->accusations_count};
-    memcpy(out.accusations, entry->accusations, sizeof(out.accusations));
+                            .accusations_count = entry_charges(entry)};
+    if (entry->charges)
+        memcpy(out.accusations, entry->charges->list, sizeof(out.accusations));
     table_merge(into, &out, &at);
 }
 
@@ -117,10 +118,12 @@ same_facts(const struct table *left, const struct table *right)
         const struct entry *a = left->list[i], *b = right->list[i];
         ck_assert_uint_eq(a->member.len, b->member.len);
         ck_assert_mem_eq(a->member.bytes, b->member.bytes, a->member.len);
-        ck_assert_uint_eq(a->accusations_count, b->accusations_count);
-        for (uint32_t k = 0; k < a->accusations_count; k++) {
-            ck_assert(id_equal(&a->accusations[k].accuser, &b->accusations[k].accuser));
-            ck_assert_int_eq(a->accusations[k].kind, b->accusations[k].kind);
+        ck_assert_uint_eq(entry_charges(a), entry_charges(b));
+        for (uint32_t k = 0; k < entry_charges(a); k++) {
+            const struct accusation *left_word = &a->charges->list[k];
+            const struct accusation *right_word = &b->charges->list[k];
+            ck_assert(id_equal(&left_word->accuser, &right_word->accuser));
+            ck_assert_int_eq(left_word->kind, right_word->kind);
         }
         ck_assert_int_eq(entry_state(a), entry_state(b));
     }
@@ -262,25 +265,25 @@ START_TEST(an_accuser_counts_once_and_the_gravest_are_kept)
     struct accusation word = accusation(3, ACCUSE_SUSPECT);
     ck_assert(entry_accuse(entry, &word));
     ck_assert(!entry_accuse(entry, &word));
-    ck_assert_uint_eq(entry->accusations_count, 1);
+    ck_assert_uint_eq(entry_charges(entry), 1);
     word.kind = ACCUSE_DEAD;
     ck_assert(entry_accuse(entry, &word));
-    ck_assert_uint_eq(entry->accusations_count, 1);
+    ck_assert_uint_eq(entry_charges(entry), 1);
     word.kind = ACCUSE_SUSPECT;
     ck_assert(!entry_accuse(entry, &word));
     for (unsigned i = 0; i < ACCUSERS; i++) {
         word = accusation(i, ACCUSE_SUSPECT);
         entry_accuse(entry, &word);
     }
-    ck_assert_uint_eq(entry->accusations_count, ACCUSERS_MAX);
+    ck_assert_uint_eq(entry_charges(entry), ACCUSERS_MAX);
     word = accusation(13, ACCUSE_DEAD);
     ck_assert(entry_accuse(entry, &word));
-    ck_assert_uint_eq(entry->accusations_count, ACCUSERS_MAX);
+    ck_assert_uint_eq(entry_charges(entry), ACCUSERS_MAX);
     ck_assert_uint_eq(entry_accusers(entry, &word.accuser, ACCUSE_DEAD), 1);
     ck_assert_uint_eq(entry_accusers(entry, &swarm, ACCUSE_DEAD), 2);
-    for (uint32_t i = 1; i < entry->accusations_count; i++)
-        ck_assert_int_lt(id_compare(&entry->accusations[i - 1].accuser,
-                                    &entry->accusations[i].accuser),
+    for (uint32_t i = 1; i < entry_charges(entry); i++)
+        ck_assert_int_lt(id_compare(&entry->charges->list[i - 1].accuser,
+                                    &entry->charges->list[i].accuser),
                          0);
     table_free(table);
 }
@@ -311,17 +314,17 @@ START_TEST(a_full_table_gives_up_the_longest_gone_and_never_ourselves)
         record.id = (struct id){{(uint8_t)(i >> 8), (uint8_t)i, 1}};
         struct entry *entry = table_add(table, &record, "x", 1);
         ck_assert_ptr_nonnull(entry);
-        entry->member.state = MEMBER_ALIVE;
+        table_state(table, entry, MEMBER_ALIVE);
     }
     struct id one_more = {{0xff, 0xff}};
     record.id = one_more;
     ck_assert_ptr_null(table_add(table, &record, "x", 1));
-    table->list[7]->member.state = MEMBER_LEFT;
+    table_state(table, table->list[7], MEMBER_LEFT);
     table->list[7]->member.since_ms = 1;
     table->keeps = table->list[7];
-    table->list[9]->member.state = MEMBER_DEAD;
+    table_state(table, table->list[9], MEMBER_DEAD);
     table->list[9]->member.since_ms = 50;
-    table->list[11]->member.state = MEMBER_DEAD;
+    table_state(table, table->list[11], MEMBER_DEAD);
     table->list[11]->member.since_ms = 40;
     struct id gone = table->list[11]->member.record->id;
     ck_assert_uint_eq(table_active(table), MEMBERS_MAX - 3);

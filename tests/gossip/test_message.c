@@ -48,6 +48,7 @@ START_TEST(damaged_messages_leave_no_trace)
             .nonce = 7, .subject = net.nodes[2].id, .incarnation = 1ULL << 32};
         talk_state(&draft, 3, (1ULL << 32) + 1, 1, 2, ACCUSE_SUSPECT);
         talk_state(&draft, 4, 1ULL << 32, 0, 0, ACCUSE_NOTHING);
+        talk_announce(&draft, 2, 1ULL << 32, 7, 1, 1, ACCUSE_DEAD);
         draft_ask(&draft, id_prefix(&net.nodes[2].id));
         struct buf body = {0};
         draft_encode(&draft, &body);
@@ -59,18 +60,30 @@ START_TEST(damaged_messages_leave_no_trace)
 }
 END_TEST
 
+static void
+damage_digest(const struct digest *digest)
+{
+    struct buf body = {0};
+    digest_encode(digest, &body);
+    damage_all(FRAME_DIGEST, &body);
+    buf_release(&body);
+}
+
 START_TEST(damaged_digests_leave_no_trace)
 {
     talk_begin(4, 4);
-    struct digest_entry entries[3];
-    struct buf body = {0};
-    for (size_t i = 0; i < 3; i++)
-        entries[i] = (struct digest_entry){id_prefix(&net.nodes[i].id), 1ULL << 32, i,
-                                           MEMBER_ALIVE};
-    qsort(entries, 3, sizeof(*entries), talk_by_prefix);
-    digest_encode(entries, 3, &body);
-    damage_all(FRAME_DIGEST, &body);
-    buf_release(&body);
+    struct digest_entry entries[3] = {{4, 1ULL << 32, 0, MEMBER_ALIVE},
+                                      {5, 1ULL << 32, 1, MEMBER_SUSPECT},
+                                      {9, 7ULL << 32, 2, MEMBER_DEAD}};
+    uint64_t words[4] = {0, 77, UINT64_MAX, 3};
+    damage_digest(&(struct digest){.salt = 5,
+                                   .lists = true,
+                                   .words = words,
+                                   .words_count = 1,
+                                   .entries = entries,
+                                   .count = 3});
+    damage_digest(
+        &(struct digest){.salt = 6, .bits = 2, .words = words, .words_count = 4});
     talk_end();
 }
 END_TEST
@@ -90,6 +103,7 @@ START_TEST(messages_survive_their_encoding)
         struct record record;
         uint32_t accusers = (uint32_t)rng_below(&rng, 5);
         talk_state(&draft, 0, 77, 1, accusers, ACCUSE_DEAD);
+        talk_announce(&draft, 5, 1ULL << 40, 9, 1, accusers, ACCUSE_SUSPECT);
         draft_ask(&draft, 5);
         draft_ask(&draft, UINT64_MAX);
         draft_encode(&draft, &body);
@@ -99,10 +113,15 @@ START_TEST(messages_survive_their_encoding)
         ck_assert_int_eq(message.answered, draft.answered);
         ck_assert_uint_eq(message.incarnation, draft.incarnation);
         ck_assert_uint_eq(message.version, draft.version);
-        ck_assert_uint_eq(message.count, 1);
+        ck_assert_uint_eq(message.count, 2);
         ck_assert_uint_eq(message.statements[0].accusations_count, accusers);
         ck_assert_ptr_nonnull(talk_said(&message, 0, &record));
         ck_assert_uint_eq(record.incarnation, 77);
+        const struct statement *other = talk_announced(&message, 5);
+        ck_assert_ptr_nonnull(other);
+        ck_assert_uint_eq(other->incarnation, 1ULL << 40);
+        ck_assert_uint_eq(other->version, 9);
+        ck_assert_uint_eq(other->accusations_count, accusers);
         ck_assert_uint_eq(message.asks_count, 2);
         ck_assert_uint_eq(message.asks[1], UINT64_MAX);
         message_release(&message);
