@@ -90,6 +90,11 @@ enter_swarm(struct node *node, struct err *err)
                                     .admit_id = *secret_admit_id(node->secret),
                                     .seed = seed};
     node->gossip = gossip_new(&gossip, clock_ms());
+    if (node->config.join.host[0]) {
+        char address[ADDRESS_BYTES_MAX + 8];
+        address_text(&node->config.join, address);
+        gossip_keep(node->gossip, address);
+    }
     if (node_open_swarm(node, err))
         return -1;
     node_watch_swarm(node);

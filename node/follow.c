@@ -3,6 +3,7 @@
  * judges proposals, takes in new epochs, and knows whether its epoch is still the newest.
  */
 #include "node/engine/train.h"
+#include "node/neighbour.h"
 #include "node/node.h"
 #include "transport/base/alloc.h"
 #include "transport/base/clock.h"
@@ -21,6 +22,7 @@ static void
 send_report(struct node *node)
 {
     struct freeze *freeze = &node->freeze;
+    gossip_flush(node->gossip, &node->effects); /* links as they are now */
     const struct member *self = gossip_member_self(node->gossip);
     struct report report = {.id = node->id,
                             .term = freeze->term,
@@ -339,6 +341,9 @@ set_watched(struct node *node)
         if (mesh_connected(node->mesh, &others[i]) &&
             !watch_is_up(node->watch, &others[i]))
             watch_up(node->watch, now, &others[i]);
+    struct id near[NEIGHBOURS_MAX];
+    gossip_watch(node->gossip, near,
+                 neighbours_of(node->view, &node->decree, &node->id, near));
 }
 
 void

@@ -9,6 +9,7 @@ Suite *suite_recover(void);
 Suite *suite_train(void);
 Suite *suite_report(void);
 Suite *suite_view(void);
+Suite *suite_neighbour(void);
 Suite *suite_watch(void);
 Suite *suite_job(void);
 Suite *suite_config(void);
@@ -38,6 +39,7 @@ main(void)
         suite_train,
         suite_report,
         suite_view,
+        suite_neighbour,
         suite_watch,
         suite_job,
         suite_config,
