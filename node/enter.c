@@ -34,7 +34,8 @@ enter_record(struct node *node)
                             .leaving = node->leaving_ms != 0,
                             .threads = (uint32_t)node->config.threads,
                             .memory_bytes = (uint64_t)node->config.memory_bytes,
-                            .epoch = node->decree.epoch};
+                            .epoch = node->decree.epoch,
+                            .reach = reach_verdict(node->reach)};
     if (node->view && node->view->state != JOB_NONE &&
         follow_measured(node, &node->view->job))
         record.job = id_prefix(&node->view->job.train.id);
@@ -60,6 +61,7 @@ enter_meet(struct node *node, const struct member *member)
     }
     admit_allow(node->admit, &member->record->id);
     mesh_peer(node->mesh, &member->record->id, &address);
+    paths_met(node, &member->record->id);
 }
 
 /* ---- the cores ---- */
@@ -534,6 +536,13 @@ come_back(struct node *node, struct buf *saved, struct err *err)
 
 /* ---- start ---- */
 
+static bool
+listens_everywhere(const struct node *node)
+{
+    const char *host = node->config.listen.host;
+    return strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0;
+}
+
 /* The address that others dial when none was given: the listening one, or the machine's
  * first that is up. */
 static void
@@ -543,7 +552,7 @@ find_advertise(struct node *node)
     if (advertise->host[0])
         return;
     *advertise = node->config.listen;
-    if (strcmp(advertise->host, "0.0.0.0") != 0 && strcmp(advertise->host, "::") != 0)
+    if (!listens_everywhere(node))
         return;
     snprintf(advertise->host, sizeof(advertise->host), "127.0.0.1");
     struct ifaddrs *list, *at;
@@ -593,7 +602,9 @@ enter_start(struct node *node, struct err *err)
     local_remember(node);
     snprintf(node->name, sizeof(node->name), "%s",
              node->config.name[0] ? node->config.name : id_short(&node->id, text));
+    bool given = node->config.advertise.host[0] != '\0';
     find_advertise(node);
+    node->reach = reach_new(&node->config.advertise, given || !listens_everywhere(node));
     node->seed = node->config.join;
 
     struct buf saved = {0};

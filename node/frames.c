@@ -184,6 +184,18 @@ on_agree(struct node *node, const struct frame *frame, struct err *err)
     return agree_receive(node->agree, clock_ms(), frame, &node->effects, err);
 }
 
+static int
+on_reach_ask(struct node *node, const struct frame *frame, struct err *err)
+{
+    return paths_ask(node, frame, err);
+}
+
+static int
+on_reach_reply(struct node *node, const struct frame *frame, struct err *err)
+{
+    return paths_reply(node, frame, err);
+}
+
 /* Indexed by kind; a kind without a handler is a protocol error. */
 static int (*const handlers[72])(struct node *, const struct frame *, struct err *) = {
     [FRAME_PING] = on_gossip,
@@ -211,6 +223,8 @@ static int (*const handlers[72])(struct node *, const struct frame *, struct err
     [FRAME_LEAVE] = on_leave,
     [FRAME_EPOCH_ASK] = on_awake_ask,
     [FRAME_EPOCH_REPLY] = on_awake_reply,
+    [FRAME_REACH_ASK] = on_reach_ask,
+    [FRAME_REACH_REPLY] = on_reach_reply,
 };
 
 void
@@ -218,6 +232,8 @@ frames_receive(void *arg, const struct frame *frame)
 {
     struct node *node = arg;
     int64_t now = clock_ms();
+    struct id from = frame->from;
+    enum frame_kind kind = frame->kind;
     watch_heard(node->watch, now, &frame->from);
     gossip_heard(node->gossip, now, &frame->from);
     struct err err = {0};
@@ -226,10 +242,14 @@ frames_receive(void *arg, const struct frame *frame)
         err_set(&err, ERR_WIRE, "a kind that nobody handles");
     else
         handlers[frame->kind](node, frame, &err);
+    /* What agreement refuses may be sound words of an older epoch or generation. */
+    bool sound =
+        kind < sizeof(handlers) / sizeof(handlers[0]) && handlers[kind] == on_agree;
+    if (err.code == ERR_WIRE && !sound)
+        mesh_blame(node->mesh, &from);
     if (err.code)
         log_limited(LOG_WARN, "node", "frame refused kind=%s from=%s reason=\"%s\"",
-                    frame_kind_name(frame->kind),
-                    node_name_of(node, &frame->from, (char[NAME_BYTES_MAX + 1]){0}),
-                    err.msg);
+                    frame_kind_name(kind),
+                    node_name_of(node, &from, (char[NAME_BYTES_MAX + 1]){0}), err.msg);
     node_effects(node);
 }

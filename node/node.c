@@ -367,6 +367,7 @@ on_tick(void *arg)
     node_effects(node);
     worker_progress_tick(node, now);
     probe_links(node, now);
+    paths_tick(node, now);
     if (now - node->measured_ms >= MEASURE_EVERY_MS) {
         node->measured_ms = now;
         measure_round_trips(node, now);
@@ -441,6 +442,7 @@ node_open_swarm(struct node *node, struct err *err)
                                 .swarm = node->swarm,
                                 .listen = node->config.listen,
                                 .routes = &node->config.routes,
+                                .boot = node->boot,
                                 .frame = frames_receive,
                                 .peer = on_peer,
                                 .arg = node};
@@ -503,6 +505,7 @@ node_free(struct node *node)
     agree_free(node->agree);
     links_free(node->links);
     watch_free(node->watch);
+    reach_free(node->reach);
     severed_free(node->lead.severed);
     excluded_free(node->lead.excluded);
     effects_release(&node->effects);

@@ -11,6 +11,7 @@
  *     recovery.c a lost majority, by hand: a new generation
  *     follow.c   what a member does: halt and report, judge, take in a new epoch
  *     worker.c   the engine's orders and reports
+ *     paths.c    ways between nodes: addresses that others can dial, connections to keep
  *     control.c  the UNIX socket for commands; status.c the status document
  */
 #ifndef NODE_NODE_H
@@ -22,6 +23,7 @@
 #include "node/config.h"
 #include "node/events.h"
 #include "node/excluded.h"
+#include "node/reach.h"
 #include "node/severed.h"
 #include "node/view.h"
 #include "node/watch.h"
@@ -126,6 +128,12 @@ struct node {
     struct address
         seed; /* whom it asks: the configured one, or a member to catch up by */
     struct mesh *mesh;
+    struct reach *reach;
+    struct { /* of others' addresses, made here */
+        struct id last;
+        uint64_t nonce;
+        int64_t at_ms, kept_ms;
+    } checks;
     struct bulk *bulk;
     struct train *train;
     struct gossip *gossip;
@@ -270,6 +278,14 @@ void worker_copied(struct node *node, int stage, int64_t step);
 void worker_progress_tick(struct node *node, int64_t now_ms);
 int worker_progress_receive(struct node *node, const struct id *from, const void *body,
                             size_t len, struct err *err);
+
+/* ---- paths.c ---- */
+void paths_tick(struct node *node, int64_t now_ms);
+int paths_ask(struct node *node, const struct frame *frame, struct err *err);
+int paths_reply(struct node *node, const struct frame *frame, struct err *err);
+/* Its record says that nobody can dial it. */
+bool paths_hidden(const struct node *node, const struct id *id);
+void paths_met(struct node *node, const struct id *id); /* its record is news */
 
 /* ---- control.c, status.c ---- */
 int control_open(struct node *node, struct err *err);

@@ -36,6 +36,8 @@
  *               all others end the run
  *   job         name, state: "running", "stopping", then how it ended: "done", "stopped
  *               at step N", "failed: why"
+ *   reach       address, verdict ("reachable", "reachable by some", "unreachable"): what
+ *               peers found who dialled this node back
  *   stop        reason
  *
  * A plan is {micro_batch, pipelines, nodes (that take part), blocks (of the model: layer 0

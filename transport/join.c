@@ -84,7 +84,8 @@ answer(struct join_server *server, zmq_msg_t *route, zmq_msg_t *body, int parts)
         waiting->ticket = caller.ticket;
         waiting->len = route_len;
         memcpy(waiting->route, zmq_msg_data(route), route_len);
-        later = server->fn(server->arg, &caller, zmq_msg_data(body), len, &server->answer);
+        later =
+            server->fn(server->arg, &caller, zmq_msg_data(body), len, &server->answer);
     }
     if (server->answer.len > 0 && server->answer.len <= FRAME_BYTES_MAX) {
         answer_to(server, waiting, server->answer.data, server->answer.len);
@@ -116,6 +117,7 @@ serve(void *arg)
     server->counted_at_ms += earned * REQUEST_MS;
     server->allowance =
         earned >= BURST - server->allowance ? BURST : server->allowance + (int)earned;
+    static const struct id nobody; /* all joiners have one key */
     bool some = true;
     while (some && server->allowance > 0) {
         zmq_msg_t route;
@@ -126,6 +128,7 @@ serve(void *arg)
         some = receive(socket, &route, &body, &parts);
         if (some) {
             server->allowance--;
+            listener_heard(server->listener, &route, &nobody);
             answer(server, &route, &body, parts);
         }
         zmq_msg_close(&route);

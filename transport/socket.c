@@ -2,6 +2,7 @@
 #include "transport/base/alloc.h"
 #include "transport/base/log.h"
 #include "transport/base/must.h"
+#include "transport/handshakes.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -14,10 +15,9 @@
 enum {
     ZAP_ENFORCE_DOMAIN =
         93, /* hidden by zmq.h, known to the library: no handler, no admission */
-    HANDSHAKE_MS = 5000,
     DIAL_MS = 5000,
     SILENT_MS = 1000, /* a connection without a word for so long may be anybody's */
-    FDS_MAX = 4096, /* connections whose address a listener remembers */
+    FDS_MAX = 8192,   /* connections whose address a listener remembers */
     PEER_TEXT_SIZE = INET6_ADDRSTRLEN + 8
 };
 
@@ -158,6 +158,10 @@ struct listener {
     void *arg;
     bool failed; /* the next connection that closes is the one whose handshake failed */
     struct accepted *accepted; /* by descriptor */
+    enum socket_plane plane;
+    struct handshakes *handshakes;
+    void (*closed)(void *arg, int fd);
+    void *closed_arg;
 };
 
 /* A connection that is open. */
@@ -167,7 +171,7 @@ struct accepted {
     int64_t since_ms;
 };
 
-/* The other end of a connection, or an empty text. */
+/* The other end of a connection, "host:port", or an empty text. */
 static void
 peer_text(int fd, char text[PEER_TEXT_SIZE])
 {
@@ -190,14 +194,40 @@ peer_text(int fd, char text[PEER_TEXT_SIZE])
     snprintf(text, PEER_TEXT_SIZE, "%s:%u", host, port);
 }
 
+void
+listener_cut_fd(struct listener *listener, int fd)
+{
+    char peer[PEER_TEXT_SIZE];
+    if (fd < 0 || fd >= FDS_MAX || !listener->accepted[fd].peer[0])
+        return;
+    /* The descriptor may be another's by now: it has to lead to the same place. */
+    peer_text(fd, peer);
+    if (strcmp(peer, listener->accepted[fd].peer) == 0)
+        shutdown(fd, SHUT_RDWR);
+}
+
 static void
 remember_peer(struct listener *listener, uint32_t fd)
 {
     if (fd >= FDS_MAX)
         return;
     struct accepted *accepted = &listener->accepted[fd];
-    *accepted = (struct accepted){.since_ms = loop_now_ms(listener->loop)};
+    int64_t now = loop_now_ms(listener->loop);
+    *accepted = (struct accepted){.since_ms = now};
     peer_text((int)fd, accepted->peer);
+    const char *colon = strrchr(accepted->peer, ':');
+    char host[PEER_TEXT_SIZE];
+    snprintf(host, sizeof(host), "%.*s", colon ? (int)(colon - accepted->peer) : 0,
+             accepted->peer);
+    int held;
+    int gone = handshakes_begin(listener->handshakes, now, (int)fd, host, &held);
+    if (gone < 0)
+        return;
+    log_limited(LOG_WARN, "transport",
+                "connection closed before it said who it is: %d wait in all, %d of them "
+                "from %s domain=%s",
+                HANDSHAKES_MAX, held, host, domains[listener->plane]);
+    listener_cut_fd(listener, gone);
 }
 
 /* A handshake's failure is followed at once by the end of its connection, which names the
@@ -221,6 +251,9 @@ listener_events(void *arg)
             listener->failed = false;
             if (from)
                 from[0] = '\0';
+            handshakes_end(listener->handshakes, (int)value);
+            if (listener->closed)
+                listener->closed(listener->closed_arg, (int)value);
         }
     }
 }
@@ -253,7 +286,9 @@ listener_open(struct loop *loop, enum socket_plane plane,
     listener->loop = loop;
     listener->stranger = stranger;
     listener->arg = arg;
+    listener->plane = plane;
     listener->accepted = xcalloc(FDS_MAX, sizeof(*listener->accepted));
+    listener->handshakes = handshakes_new();
     listener->socket = socket_new(ZMQ_ROUTER, err);
     if (!listener->socket)
         goto failed;
@@ -294,6 +329,7 @@ listener_close(struct listener *listener)
     monitor_close(listener->socket, listener->monitor);
     socket_free(listener->socket);
     free(listener->accepted);
+    handshakes_free(listener->handshakes);
     free(listener);
 }
 
@@ -303,12 +339,29 @@ listener_socket(const struct listener *listener)
     return listener->socket;
 }
 
-void
+int
 listener_heard(struct listener *listener, void *message, const struct id *from)
 {
     int fd = zmq_msg_get(message, ZMQ_SRCFD);
+    if (fd >= 0)
+        handshakes_end(listener->handshakes, fd);
     if (fd >= 0 && fd < FDS_MAX && listener->accepted[fd].peer[0])
         listener->accepted[fd].from = *from;
+    return fd;
+}
+
+void
+listener_watch(struct listener *listener, void (*closed)(void *arg, int fd), void *arg)
+{
+    listener->closed = closed;
+    listener->closed_arg = arg;
+}
+
+const char *
+listener_host(void *message)
+{
+    const char *host = zmq_msg_gets(message, "Peer-Address");
+    return host ? host : "";
 }
 
 void
@@ -317,15 +370,10 @@ listener_cut(struct listener *listener, const struct id *node)
     int64_t now = loop_now_ms(listener->loop);
     listener_events(listener); /* which are open now? */
     for (int fd = 0; fd < FDS_MAX; fd++) {
-        struct accepted *accepted = &listener->accepted[fd];
-        char peer[PEER_TEXT_SIZE];
+        const struct accepted *accepted = &listener->accepted[fd];
         bool silent = id_empty(&accepted->from) && now - accepted->since_ms >= SILENT_MS;
-        if (!accepted->peer[0] || (!silent && !id_equal(&accepted->from, node)))
-            continue;
-        /* The descriptor may be another's by now: it has to lead to the same place. */
-        peer_text(fd, peer);
-        if (strcmp(peer, accepted->peer) == 0)
-            shutdown(fd, SHUT_RDWR);
+        if (accepted->peer[0] && (silent || id_equal(&accepted->from, node)))
+            listener_cut_fd(listener, fd);
     }
 }
 

@@ -45,12 +45,20 @@ void listener_close(struct listener *listener);
 void *listener_socket(const struct listener *listener); /* borrowed */
 
 /* `message` (a zmq_msg_t that the socket gave) came from this node: remembers which
- * connection is its. */
-void listener_heard(struct listener *listener, void *message, const struct id *from);
+ * connection is its, and that its handshake is over. Returns the connection's descriptor,
+ * -1 when it is not known. */
+int listener_heard(struct listener *listener, void *message, const struct id *from);
 /* Closes the connections of this node, and those from which nothing was heard for a
  * second after they opened: they may be its, too. libzmq cannot name a connection, so its
  * descriptor is shut down. */
 void listener_cut(struct listener *listener, const struct id *node);
+/* Ends one connection, if it is still the one that had this descriptor. */
+void listener_cut_fd(struct listener *listener, int fd);
+/* Called with the descriptor of each connection that closed. */
+void listener_watch(struct listener *listener, void (*closed)(void *arg, int fd),
+                    void *arg);
+/* The address that a message came from, without its port; "" when it is not known. */
+const char *listener_host(void *message);
 
 /* ---- dialling ---- */
 
