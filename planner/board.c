@@ -1,0 +1,301 @@
+#include "planner/board.h"
+#include "planner/published.h"
+#include "transport/base/alloc.h"
+#include "transport/base/must.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- tables of the model ---- */
+
+static void
+sum_sizes(struct board *board)
+{
+    const struct layer_table *table = &board->fleet->table;
+    int layers = board->layers;
+    size_t room = (size_t)layers + 1;
+    board->input_bytes = xcalloc(room, sizeof(*board->input_bytes));
+    board->weight_bytes = xcalloc(room, sizeof(*board->weight_bytes));
+    board->size_of_layer = xcalloc(room, sizeof(*board->size_of_layer));
+    board->sizes = xcalloc(room, sizeof(*board->sizes));
+    for (int slot = 0; slot < TP_SLOTS; slot++) {
+        const struct layer_size *sizes = table->sizes[slot];
+        if (!sizes)
+            continue;
+        board->parameters[slot] = xcalloc(room, sizeof(int64_t));
+        board->kept_bytes[slot] = xcalloc(room, sizeof(int64_t));
+        for (int l = 0; l < layers; l++) {
+            board->parameters[slot][l + 1] =
+                board->parameters[slot][l] + sizes[l].parameters;
+            board->kept_bytes[slot][l + 1] =
+                board->kept_bytes[slot][l] + sizes[l].kept_bytes;
+            if (sizes[l].kept_bytes > board->largest_kept_bytes[slot])
+                board->largest_kept_bytes[slot] = sizes[l].kept_bytes;
+        }
+    }
+    for (int l = 0; l < layers; l++) {
+        const struct layer_size *size = &table->sizes[0][l];
+        board->input_bytes[l + 1] =
+            board->input_bytes[l] + (l > 0 ? table->sizes[0][l - 1].output_bytes : 0);
+        board->weight_bytes[l + 1] =
+            board->weight_bytes[l] + 4.0 * (double)size->parameters;
+        int at = 0;
+        while (at < board->sizes_count && board->sizes[at] != size->output_bytes)
+            at++;
+        board->sizes[at] = size->output_bytes;
+        board->size_of_layer[l] = at;
+        if (at == board->sizes_count)
+            board->sizes_count++;
+    }
+}
+
+/* ---- settings ---- */
+
+static void
+sum_times(struct board *board, struct setting *setting, int kind, int slot,
+          const struct layer_time *times)
+{
+    size_t room = (size_t)board->layers + 1;
+    double *forward = xcalloc(room, sizeof(*forward));
+    double *backward = xcalloc(room, sizeof(*backward));
+    double *update = xcalloc(room, sizeof(*update));
+    double correction = board->fleet->kinds[kind].correction;
+    for (int l = 0; l < board->layers; l++) {
+        double again = setting->recompute == RECOMPUTE_LAYERS ? times[l].forward_s : 0.0;
+        forward[l + 1] = forward[l] + times[l].forward_s * correction;
+        backward[l + 1] = backward[l] + (times[l].backward_s + again) * correction;
+        update[l + 1] = update[l] + times[l].update_s * correction;
+        if (board->published || board->fleet->table.update_parameters[slot] > 0)
+            update[l] = times[l].update_s * correction;
+    }
+    setting->forward_s[kind][slot] = forward;
+    setting->backward_s[kind][slot] = backward;
+    setting->update_s[kind][slot] = update;
+}
+
+static bool
+setting_fill(struct board *board, struct setting *setting)
+{
+    const struct fleet *fleet = board->fleet;
+    bool any = false;
+    setting->total = board->request->sequences / setting->micro_batch;
+    for (int o = 0; o < board->options_count; o++) {
+        const struct option *option = &board->options[o];
+        const struct layer_time *times =
+            fleet_kind_times(&fleet->kinds[option->kind], setting->precision,
+                             setting->micro_batch, option->tp);
+        if (!times)
+            continue;
+        any = true;
+        if (!setting->forward_s[option->kind][option->slot])
+            sum_times(board, setting, option->kind, option->slot, times);
+    }
+    if (!any)
+        return false;
+    size_t count = (size_t)fleet->curves_count * (size_t)board->sizes_count;
+    setting->send_s = xcalloc(count + 1, sizeof(*setting->send_s));
+    double share = setting->precision == PRECISION_BF16 && !board->published ? 0.5 : 1.0;
+    for (int c = 0; c < fleet->curves_count; c++)
+        for (int s = 0; s < board->sizes_count; s++)
+            setting->send_s[(int64_t)c * board->sizes_count + s] =
+                fleet_send_s(&fleet->curves[c], (double)board->sizes[s] *
+                                                    (double)setting->micro_batch * share);
+    return true;
+}
+
+static void
+setting_add(struct board *board, int micro_batch, int variant)
+{
+    const struct fleet_request *request = board->request;
+    const struct {
+        enum choice choice;
+        bool on;
+    } parts[] = {{request->bf16, variant & 1},
+                 {request->recompute, variant >> 1 & 1},
+                 {request->shard_optimizer, variant >> 2 & 1}};
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+        if (parts[i].choice != CHOICE_OPEN &&
+            parts[i].on != (parts[i].choice == CHOICE_ON))
+            return;
+    if (board->published && variant >> 1 != 0)
+        return;
+    if (board->settings_count == SETTINGS_MAX)
+        return;
+    struct setting *setting = &board->settings[board->settings_count];
+    *setting = (struct setting){
+        .micro_batch = micro_batch,
+        .precision = variant & 1 ? PRECISION_BF16 : PRECISION_FP32,
+        .recompute = variant >> 1 & 1 ? RECOMPUTE_LAYERS : RECOMPUTE_NONE,
+        .shard_optimizer = (variant >> 2 & 1) != 0,
+    };
+    if (setting_fill(board, setting))
+        board->settings_count++;
+}
+
+/* Micro-batch sizes that anything was measured with and that keep the batch, ascending. */
+static int
+list_sizes(const struct board *board, int sizes[MICRO_BATCH_SIZES_MAX])
+{
+    const struct fleet *fleet = board->fleet;
+    int count = 0;
+    int last = 0;
+    for (;;) {
+        int next = 0;
+        for (int k = 0; k < fleet->kinds_count; k++) {
+            for (int t = 0; t < fleet->kinds[k].times_count; t++) {
+                int size = fleet->kinds[k].times[t].micro_batch;
+                if (size > last && (next == 0 || size < next))
+                    next = size;
+            }
+        }
+        if (next == 0 || count == MICRO_BATCH_SIZES_MAX)
+            return count;
+        last = next;
+        if (board->request->sequences % next != 0 ||
+            (board->request->micro_batch > 0 && next != board->request->micro_batch))
+            continue;
+        sizes[count++] = next;
+    }
+}
+
+struct board *
+board_new(const struct fleet_request *request, const struct fleet *fleet)
+{
+    struct board *board = xcalloc(1, sizeof(*board));
+    board->request = request;
+    board->fleet = fleet;
+    board->published = fleet->cost_model == COST_MODEL_PUBLISHED;
+    board->layers = fleet->table.layers_count;
+    sum_sizes(board);
+    memset(board->pool_of, 0xff, sizeof(board->pool_of));
+    memset(board->option_of, 0xff, sizeof(board->option_of));
+    for (int p = 0; p < fleet->pools_count; p++) {
+        const struct fleet_pool *pool = &fleet->pools[p];
+        board->pool_of[pool->kind][pool->zone] = (int16_t)p;
+        for (int slot = 0; slot < TP_SLOTS; slot++) {
+            int tp = 1 << slot;
+            if (tp > pool->devices || tp > fleet->kinds[pool->kind].machine_devices ||
+                !fleet->table.sizes[slot] || (request->tp > 0 && tp != request->tp))
+                continue;
+            board->option_of[p][slot] = (int16_t)board->options_count;
+            board->options[board->options_count++] = (struct option){
+                (int16_t)p, (int16_t)pool->kind, (int16_t)slot, (int16_t)tp};
+        }
+        board->devices += pool->devices;
+    }
+    int sizes[MICRO_BATCH_SIZES_MAX];
+    int count = list_sizes(board, sizes);
+    for (int variant = 0; variant < 8; variant++)
+        for (int i = 0; i < count; i++)
+            setting_add(board, sizes[i], variant);
+    return board;
+}
+
+void
+board_free(struct board *board)
+{
+    if (!board)
+        return;
+    for (int s = 0; s < board->settings_count; s++) {
+        struct setting *setting = &board->settings[s];
+        for (int k = 0; k < FLEET_KINDS_MAX; k++) {
+            for (int slot = 0; slot < TP_SLOTS; slot++) {
+                free(setting->forward_s[k][slot]);
+                free(setting->backward_s[k][slot]);
+                free(setting->update_s[k][slot]);
+            }
+        }
+        free(setting->send_s);
+    }
+    for (int slot = 0; slot < TP_SLOTS; slot++) {
+        free(board->parameters[slot]);
+        free(board->kept_bytes[slot]);
+    }
+    free(board->input_bytes);
+    free(board->weight_bytes);
+    free(board->size_of_layer);
+    free(board->sizes);
+    free(board);
+}
+
+/* ---- prices of a stage ---- */
+
+int64_t
+board_bytes(const struct board *board, const struct setting *setting,
+            const struct option *option, int in_flight, int width, int first, int end)
+{
+    int64_t parameters =
+        board->parameters[option->slot][end] - board->parameters[option->slot][first];
+    int64_t kept =
+        board->kept_bytes[option->slot][end] - board->kept_bytes[option->slot][first];
+    int64_t slots = (int64_t)in_flight * setting->micro_batch;
+    if (board->published)
+        return PUBLISHED_BYTES_PER_PARAMETER * parameters + slots * kept +
+               (option->tp == 1 ? PUBLISHED_OVERHEAD_BYTES : PUBLISHED_OVERHEAD_TP_BYTES);
+    bool bf16 = setting->precision == PRECISION_BF16;
+    int64_t optimizer = (bf16 ? 12 : 8) * parameters;
+    if (setting->shard_optimizer)
+        optimizer = (optimizer + width - 1) / width;
+    int64_t activations = slots * kept;
+    if (setting->recompute == RECOMPUTE_LAYERS)
+        activations = slots * (board->input_bytes[end] - board->input_bytes[first]) +
+                      setting->micro_batch * board->largest_kept_bytes[option->slot];
+    if (bf16)
+        activations /= 2;
+    int64_t boundary = 0;
+    if (first > 0)
+        boundary += board->sizes[board->size_of_layer[first - 1]];
+    if (end < board->layers)
+        boundary += board->sizes[board->size_of_layer[end - 1]];
+    int64_t gradients = (bf16 ? 2 : 4) * parameters;
+    double bucket = board->request->framework.bucket_bytes;
+    int64_t buckets = bucket < (double)gradients ? (int64_t)bucket : gradients;
+    return 2 * gradients + optimizer + activations + 2 * boundary * slots +
+           (width > 1 ? buckets : 0);
+}
+
+double
+board_update_s(const struct board *board, const struct setting *setting,
+               const struct option *option, int width, int first, int end)
+{
+    const double *update = setting->update_s[option->kind][option->slot];
+    if (board->published)
+        return update[first];
+    int64_t covered = board->fleet->table.update_parameters[option->slot];
+    double seconds = update[end] - update[first];
+    if (covered > 0) {
+        int64_t parameters =
+            board->parameters[option->slot][end] - board->parameters[option->slot][first];
+        seconds = update[first] * (double)parameters / (double)covered;
+    }
+    return setting->shard_optimizer ? seconds / (double)width : seconds;
+}
+
+struct leg_cost
+board_leg(const struct board *board, const struct setting *setting, int stages,
+          const struct option *before, const struct option *option,
+          const struct option *after, int first, int end)
+{
+    double compute_s = board_compute_s(setting, option, first, end);
+    double activation_s = 0.0;
+    double gradient_s = 0.0;
+    if (after)
+        activation_s = board_send_s(board, setting, option, after, end - 1);
+    if (board->published) {
+        if (before)
+            gradient_s = board_send_s(board, setting, option, before, first);
+        double transfer_s = activation_s + gradient_s;
+        if (before && !after)
+            transfer_s = 2.0 * gradient_s;
+        else if (!before && stages > 3)
+            transfer_s = 2.0 * activation_s;
+        return (struct leg_cost){compute_s + transfer_s, compute_s + transfer_s};
+    }
+    if (before)
+        gradient_s = board_send_s(board, setting, option, before, first - 1);
+    double transfer_s = activation_s + gradient_s;
+    double busy_s = compute_s > transfer_s ? compute_s : transfer_s;
+    if (!board->request->framework.overlap)
+        busy_s = compute_s + transfer_s;
+    return (struct leg_cost){busy_s, compute_s + transfer_s};
+}

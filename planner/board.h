@@ -1,0 +1,123 @@
+/*
+ * board.h - a request and a fleet, laid out for the search: sums of layer times and sizes,
+ * times of messages, so that a stage is priced by a few additions.
+ *
+ * An option is a pool and a tensor-parallel degree; a setting is a micro-batch size,
+ * precision, recompute level and sharding of the optimizer. All tables are made once and
+ * only read from then on.
+ */
+#ifndef PLANNER_BOARD_H
+#define PLANNER_BOARD_H
+
+#include "planner/evaluate.h"
+
+#include <stddef.h>
+
+enum { SETTINGS_MAX = 64, BOARD_OPTIONS_MAX = FLEET_POOLS_MAX * TP_SLOTS };
+
+struct option {
+    int16_t pool;
+    int16_t kind;
+    int16_t slot;
+    int16_t tp;
+};
+
+struct setting {
+    int micro_batch;
+    enum precision precision;
+    enum recompute recompute;
+    bool shard_optimizer;
+    int total; /* micro-batches of an iteration */
+    /* Of the layers before one, [layers + 1]; NULL where nothing was measured. */
+    double *forward_s[FLEET_KINDS_MAX][TP_SLOTS];
+    double *backward_s[FLEET_KINDS_MAX][TP_SLOTS];
+    double *update_s[FLEET_KINDS_MAX][TP_SLOTS]; /* published: of the layer itself */
+    double *send_s; /* [curves x sizes]: curve * sizes_count + size */
+};
+
+struct board {
+    const struct fleet_request *request;
+    const struct fleet *fleet;
+    bool published;
+    int layers;
+    int options_count;
+    struct option options[BOARD_OPTIONS_MAX];
+    int settings_count;
+    struct setting settings[SETTINGS_MAX];
+    /* Of the layers before one, [layers + 1], at each degree; NULL: no such degree. */
+    int64_t *parameters[TP_SLOTS];
+    int64_t *kept_bytes[TP_SLOTS];
+    int64_t *input_bytes; /* of all inputs; for recompute */
+    int64_t largest_kept_bytes[TP_SLOTS];
+    double *weight_bytes; /* of whole layers, fp32 */
+    int sizes_count;      /* different sizes of layer outputs */
+    int *size_of_layer;
+    int64_t *sizes;
+    int devices;                                  /* of all pools */
+    int16_t pool_of[FLEET_KINDS_MAX][ZONES_MAX];  /* -1: there is none */
+    int16_t option_of[FLEET_POOLS_MAX][TP_SLOTS]; /* -1: not to be used */
+};
+
+/* Borrows both, which outlive it and pass fleet_check(). */
+struct board *board_new(const struct fleet_request *request, const struct fleet *fleet);
+void board_free(struct board *board);
+
+/* Bytes of one device of an option that holds the layers [first, end), `in_flight` stages
+ * from the end of the pipeline on, among `width` replicas. */
+int64_t board_bytes(const struct board *board, const struct setting *setting,
+                    const struct option *option, int in_flight, int width, int first,
+                    int end);
+
+static inline int64_t
+board_room(const struct board *board, const struct option *option)
+{
+    return board->fleet->kinds[option->kind].memory_bytes;
+}
+
+/* Was the option measured in this setting? */
+static inline bool
+board_measured(const struct setting *setting, const struct option *option)
+{
+    return setting->forward_s[option->kind][option->slot] != NULL;
+}
+
+/* Forward and backward of a micro-batch on an option. */
+static inline double
+board_compute_s(const struct setting *setting, const struct option *option, int first,
+                int end)
+{
+    const double *forward = setting->forward_s[option->kind][option->slot];
+    const double *backward = setting->backward_s[option->kind][option->slot];
+    return forward[end] - forward[first] + (backward[end] - backward[first]);
+}
+
+/* The optimizer step of a stage. */
+double board_update_s(const struct board *board, const struct setting *setting,
+                      const struct option *option, int width, int first, int end);
+
+/* The output of a layer from one option to another; FLEET_NEVER_S when they are not
+ * joined. */
+static inline double
+board_send_s(const struct board *board, const struct setting *setting,
+             const struct option *from, const struct option *to, int layer)
+{
+    int32_t curve = *fleet_link(board->fleet, from->pool, from->slot, to->pool, to->slot);
+    if (curve < 0)
+        return FLEET_NEVER_S;
+    return setting
+        ->send_s[(int64_t)curve * board->sizes_count + board->size_of_layer[layer]];
+}
+
+/* How long a stage of a pipeline is busy with a micro-batch, and how long that micro-batch is
+ * on its way through the stage and on to the next ones. `before` and `after` are the neighbours'
+ * options, NULL at the ends. */
+struct leg_cost {
+    double busy_s;
+    double path_s;
+};
+struct leg_cost board_leg(const struct board *board, const struct setting *setting,
+                          int stages, const struct option *before,
+                          const struct option *option, const struct option *after,
+                          int first, int end);
+
+#endif

@@ -1,0 +1,538 @@
+#include "planner/climb.h"
+#include "planner/shape.h"
+#include "transport/base/must.h"
+#include "transport/base/rng.h"
+
+#include <string.h>
+
+struct climber {
+    const struct board *board;
+    uint64_t random;
+    struct draft here;
+    struct draft next;
+    struct draft best;
+    int used[FLEET_POOLS_MAX];
+    int64_t weighed;
+};
+
+/* A number below `bound`. xorshift64* (Vigna, 2016): chance here needs speed, not
+ * quality. */
+static int
+below(struct climber *climber, int bound)
+{
+    climber->random ^= climber->random >> 12;
+    climber->random ^= climber->random << 25;
+    climber->random ^= climber->random >> 27;
+    uint64_t word = (climber->random * UINT64_C(2685821657736338717)) >> 32;
+    return (int)((word * (uint64_t)bound) >> 32);
+}
+
+/* ---- parts of changes ---- */
+
+static void
+crew_drop(struct draft *draft, int crew)
+{
+    draft->width -= draft->crews[crew].count;
+    for (int c = crew; c + 1 < draft->crews_count; c++)
+        draft->crews[c] = draft->crews[c + 1];
+    draft->crews_count--;
+}
+
+/* One like `crew` with `count` pipelines, taken from it; its number, -1: no room. */
+static int
+crew_split(struct draft *draft, int crew, int count)
+{
+    if (count >= draft->crews[crew].count)
+        return crew;
+    if (draft->crews_count == CREWS_MAX)
+        return -1;
+    int number = draft->crews_count++;
+    draft->crews[number] = draft->crews[crew];
+    draft->crews[number].count = count;
+    draft->crews[crew].count -= count;
+    return number;
+}
+
+/* Crews that became alike are one again. */
+static void
+crews_merge(struct draft *draft)
+{
+    size_t bytes = (size_t)draft->stages * sizeof(draft->crews[0].option[0]);
+    for (int a = 0; a < draft->crews_count; a++) {
+        for (int b = draft->crews_count - 1; b > a; b--) {
+            if (memcmp(draft->crews[a].option, draft->crews[b].option, bytes) != 0)
+                continue;
+            draft->crews[a].count += draft->crews[b].count;
+            draft->width += draft->crews[b].count;
+            crew_drop(draft, b);
+        }
+    }
+}
+
+/* Pipelines are dropped, of crews by chance, until no pool is overdrawn. */
+static bool
+fit_pools(struct climber *climber)
+{
+    struct draft *draft = &climber->next;
+    const struct board *board = climber->board;
+    draft_used(board, draft, climber->used);
+    for (int p = 0; p < board->fleet->pools_count; p++) {
+        while (climber->used[p] > board->fleet->pools[p].devices) {
+            int start = below(climber, draft->crews_count);
+            int crew = -1;
+            int use = 0;
+            for (int i = 0; i < draft->crews_count && crew < 0; i++) {
+                int c = (start + i) % draft->crews_count;
+                use = 0;
+                for (int s = 0; s < draft->stages; s++) {
+                    const struct option *option =
+                        &board->options[draft->crews[c].option[s]];
+                    use += option->pool == p ? option->tp : 0;
+                }
+                if (use > 0)
+                    crew = c;
+            }
+            must(crew >= 0);
+            int over = climber->used[p] - board->fleet->pools[p].devices;
+            int drop = (over + use - 1) / use;
+            if (drop > draft->crews[crew].count)
+                drop = draft->crews[crew].count;
+            for (int s = 0; s < draft->stages; s++) {
+                const struct option *option =
+                    &board->options[draft->crews[crew].option[s]];
+                climber->used[option->pool] -= drop * option->tp;
+            }
+            draft->crews[crew].count -= drop;
+            draft->width -= drop;
+            if (draft->crews[crew].count == 0)
+                crew_drop(draft, crew);
+            if (draft->width == 0)
+                return false;
+        }
+    }
+    return true;
+}
+
+/* How many more pipelines like `crew` the pools have room for; climber->used is up to
+ * date. */
+static int
+room_for(const struct climber *climber, const struct crew *crew, int stages)
+{
+    const struct board *board = climber->board;
+    int most = FLEET_DEVICES_MAX;
+    for (int s = 0; s < stages; s++) {
+        const struct option *option = &board->options[crew->option[s]];
+        int use = 0;
+        for (int t = 0; t < stages; t++) {
+            const struct option *other = &board->options[crew->option[t]];
+            use += other->pool == option->pool ? other->tp : 0;
+        }
+        int left =
+            board->fleet->pools[option->pool].devices - climber->used[option->pool];
+        int fit = left > 0 ? left / use : 0;
+        most = fit < most ? fit : most;
+    }
+    return most;
+}
+
+/* Some option near another: the same pool with another degree, the same kind elsewhere, or
+ * any. */
+static int
+some_option(struct climber *climber, int near)
+{
+    const struct board *board = climber->board;
+    const struct option *option = &board->options[near];
+    int way = below(climber, 4);
+    if (way == 0) {
+        int number = board->option_of[option->pool][below(climber, TP_SLOTS)];
+        if (number >= 0)
+            return number;
+    }
+    if (way == 1) {
+        int pool = below(climber, board->fleet->pools_count);
+        int number = board->option_of[pool][option->slot];
+        if (number >= 0)
+            return number;
+    }
+    return below(climber, board->options_count);
+}
+
+static int
+some_crew(struct climber *climber)
+{
+    return below(climber, climber->next.crews_count);
+}
+
+static int
+some_stage(struct climber *climber)
+{
+    return below(climber, climber->next.stages);
+}
+
+/* ---- changes: each false if there is nothing to change ---- */
+
+static bool
+move_cut(struct climber *climber)
+{
+    struct draft *draft = &climber->next;
+    if (draft->stages < 2)
+        return false;
+    int stage = 1 + below(climber, draft->stages - 1);
+    int by = 1 + (below(climber, 4) == 0 ? below(climber, 3) : 0);
+    int to = draft->first[stage] + (below(climber, 2) ? by : -by);
+    if (to <= draft->first[stage - 1] || to >= draft->first[stage + 1])
+        return false;
+    draft->first[stage] = (int16_t)to;
+    draft_stale(draft);
+    return true;
+}
+
+/* Two cuts at once: a stage's layers move by one. */
+static bool
+move_two_cuts(struct climber *climber)
+{
+    struct draft *draft = &climber->next;
+    if (draft->stages < 3)
+        return false;
+    int a = 1 + below(climber, draft->stages - 1);
+    int b = 1 + below(climber, draft->stages - 1);
+    draft->first[a] = (int16_t)(draft->first[a] + (below(climber, 2) ? 1 : -1));
+    draft->first[b] = (int16_t)(draft->first[b] + (below(climber, 2) ? 1 : -1));
+    for (int s = 0; s < draft->stages; s++)
+        if (draft->first[s + 1] <= draft->first[s])
+            return false;
+    draft_stale(draft);
+    return true;
+}
+
+static bool
+add_pipelines(struct climber *climber)
+{
+    struct draft *draft = &climber->next;
+    int crew = some_crew(climber);
+    draft_used(climber->board, draft, climber->used);
+    int room = room_for(climber, &draft->crews[crew], draft->stages);
+    if (room < 1)
+        return false;
+    int count = below(climber, 3) == 0 ? room : 1;
+    draft->crews[crew].count += count;
+    draft->width += count;
+    return true;
+}
+
+static bool
+drop_pipelines(struct climber *climber)
+{
+    struct draft *draft = &climber->next;
+    int crew = some_crew(climber);
+    int count = draft->crews[crew].count;
+    int drop = below(climber, 4) == 0 ? 1 + below(climber, count) : 1;
+    if (drop >= draft->width)
+        return false;
+    if (drop >= count) {
+        crew_drop(draft, crew);
+        return true;
+    }
+    draft->crews[crew].count -= drop;
+    draft->width -= drop;
+    return true;
+}
+
+/* Some of a crew's pipelines get another option at one stage. */
+static bool
+change_option(struct climber *climber)
+{
+    struct draft *draft = &climber->next;
+    int crew = some_crew(climber);
+    int count = draft->crews[crew].count;
+    int way = below(climber, 3);
+    int take = way == 0 ? count : way == 1 ? 1 : 1 + below(climber, count);
+    int stage = some_stage(climber);
+    int option = some_option(climber, draft->crews[crew].option[stage]);
+    if (option == draft->crews[crew].option[stage])
+        return false;
+    int number = crew_split(draft, crew, take);
+    if (number < 0)
+        return false;
+    draft->crews[number].option[stage] = (uint16_t)option;
+    draft->crews[number].priced = false;
+    return true;
+}
+
+/* All stages of some pipelines that are on one pool go to another. */
+static bool
+change_pool(struct climber *climber)
+{
+    struct draft *draft = &climber->next;
+    const struct board *board = climber->board;
+    int crew = some_crew(climber);
+    int count = draft->crews[crew].count;
+    int take = below(climber, 2) ? count : 1 + below(climber, count);
+    int from = board->options[draft->crews[crew].option[some_stage(climber)]].pool;
+    int to = below(climber, board->fleet->pools_count);
+    if (to == from)
+        return false;
+    int number = crew_split(draft, crew, take);
+    if (number < 0)
+        return false;
+    for (int s = 0; s < draft->stages; s++) {
+        const struct option *option = &board->options[draft->crews[number].option[s]];
+        if (option->pool != from)
+            continue;
+        int other = board->option_of[to][option->slot];
+        if (other < 0)
+            return false;
+        draft->crews[number].option[s] = (uint16_t)other;
+    }
+    draft->crews[number].priced = false;
+    return true;
+}
+
+/* One stage gets another degree in all crews with a kind. */
+static bool
+change_degree(struct climber *climber)
+{
+    struct draft *draft = &climber->next;
+    const struct board *board = climber->board;
+    int stage = some_stage(climber);
+    int kind = board->options[draft->crews[some_crew(climber)].option[stage]].kind;
+    int slot = below(climber, TP_SLOTS);
+    bool changed = false;
+    bool all = below(climber, 2) == 0; /* at all stages */
+    for (int c = 0; c < draft->crews_count; c++) {
+        for (int s = 0; s < draft->stages; s++) {
+            const struct option *option = &board->options[draft->crews[c].option[s]];
+            if (option->kind != kind || option->slot == slot || (!all && s != stage))
+                continue;
+            int other = board->option_of[option->pool][slot];
+            if (other < 0)
+                return false;
+            draft->crews[c].option[s] = (uint16_t)other;
+            draft->crews[c].priced = false;
+            changed = true;
+        }
+    }
+    return changed;
+}
+
+/* A new crew from what is left. */
+static bool
+add_crew(struct climber *climber)
+{
+    struct draft *draft = &climber->next;
+    const struct board *board = climber->board;
+    if (draft->crews_count == CREWS_MAX)
+        return false;
+    draft_used(board, draft, climber->used);
+    struct crew *crew = &draft->crews[draft->crews_count];
+    crew->priced = false;
+    int last = below(climber, board->options_count);
+    for (int s = 0; s < draft->stages; s++) {
+        if (below(climber, 3) == 0)
+            last = some_option(climber, last);
+        crew->option[s] = (uint16_t)last;
+    }
+    int room = room_for(climber, crew, draft->stages);
+    if (room < 1)
+        return false;
+    crew->count = below(climber, 2) ? room : 1 + below(climber, room);
+    draft->width += crew->count;
+    draft->crews_count++;
+    return true;
+}
+
+/* Pipelines of one crew become pipelines of another. */
+static bool
+trade_pipelines(struct climber *climber)
+{
+    struct draft *draft = &climber->next;
+    if (draft->crews_count < 2)
+        return false;
+    int from = some_crew(climber);
+    int to = some_crew(climber);
+    if (from == to)
+        return false;
+    int count = 1 + below(climber, draft->crews[from].count);
+    draft->crews[from].count -= count;
+    draft->width -= count;
+    draft_used(climber->board, draft, climber->used);
+    int room = room_for(climber, &draft->crews[to], draft->stages);
+    draft->crews[to].count += room;
+    draft->width += room;
+    if (draft->crews[from].count == 0)
+        crew_drop(draft, from);
+    return room > 0;
+}
+
+/* Stages `stage` and the next exchange their options, in one crew or in all. */
+static bool
+swap_stages(struct climber *climber)
+{
+    struct draft *draft = &climber->next;
+    if (draft->stages < 2)
+        return false;
+    int a = some_stage(climber);
+    int b = some_stage(climber);
+    if (a == b)
+        return false;
+    int only = below(climber, 2) ? -1 : some_crew(climber);
+    for (int c = 0; c < draft->crews_count; c++) {
+        if (only >= 0 && c != only)
+            continue;
+        struct crew *crew = &draft->crews[c];
+        uint16_t kept = crew->option[a];
+        crew->option[a] = crew->option[b];
+        crew->option[b] = kept;
+        crew->priced = false;
+    }
+    return true;
+}
+
+static bool
+change_setting(struct climber *climber)
+{
+    struct draft *draft = &climber->next;
+    int setting = below(climber, climber->board->settings_count);
+    if (setting == draft->setting)
+        return false;
+    draft->setting = setting;
+    draft_stale(draft);
+    int total = climber->board->settings[setting].total;
+    while (draft->width > total) {
+        int crew = some_crew(climber);
+        int drop = draft->width - total;
+        if (drop >= draft->crews[crew].count && draft->crews_count == 1)
+            return false;
+        if (drop >= draft->crews[crew].count) {
+            crew_drop(draft, crew);
+            continue;
+        }
+        draft->crews[crew].count -= drop;
+        draft->width -= drop;
+    }
+    return true;
+}
+
+/* A stage becomes two, or two become one. */
+static bool
+change_depth(struct climber *climber)
+{
+    struct draft *draft = &climber->next;
+    int stage = some_stage(climber);
+    if (below(climber, 2)) {
+        int layers = draft->first[stage + 1] - draft->first[stage];
+        if (draft->stages == DEPTH_MAX || layers < 2)
+            return false;
+        for (int s = draft->stages; s >= stage; s--)
+            draft->first[s + 1] = draft->first[s];
+        draft->first[stage + 1] =
+            (int16_t)(draft->first[stage] + 1 + below(climber, layers - 1));
+        int option =
+            below(climber, 2) ? -1 : below(climber, climber->board->options_count);
+        for (int c = 0; c < draft->crews_count; c++) {
+            uint16_t *options = draft->crews[c].option;
+            for (int s = draft->stages; s > stage; s--)
+                options[s] = options[s - 1];
+            if (option >= 0)
+                options[stage + below(climber, 2)] = (uint16_t)option;
+        }
+        draft->stages++;
+    } else {
+        if (draft->stages < 2)
+            return false;
+        int gone = stage > 0 && below(climber, 2) ? stage : stage + 1;
+        if (gone >= draft->stages)
+            return false;
+        for (int s = gone; s < draft->stages; s++)
+            draft->first[s] = draft->first[s + 1];
+        int option = below(climber, 2) ? gone : gone - 1;
+        for (int c = 0; c < draft->crews_count; c++)
+            for (int s = option; s + 1 < draft->stages; s++)
+                draft->crews[c].option[s] = draft->crews[c].option[s + 1];
+        draft->stages--;
+    }
+    draft_stale(draft);
+    return true;
+}
+
+/* Cut the layers anew for one crew. */
+static bool
+cut_anew(struct climber *climber)
+{
+    struct draft *draft = &climber->next;
+    if (draft->stages < 2)
+        return false;
+    const struct crew *crew = &draft->crews[some_crew(climber)];
+    if (!shape_cut(climber->board, draft->setting, draft->stages, crew->option,
+                   crew->each > 0 ? crew->each : 1, draft->width, draft->first))
+        return false;
+    draft_stale(draft);
+    return true;
+}
+
+static bool
+change(struct climber *climber)
+{
+    static bool (*const changes[])(struct climber *) = {
+        move_cut,        move_cut,       move_cut,       move_two_cuts, add_pipelines,
+        add_pipelines,   drop_pipelines, change_option,  change_option, change_option,
+        change_pool,     change_degree,  add_crew,       add_crew,      trade_pipelines,
+        trade_pipelines, swap_stages,    change_setting, change_depth,
+    };
+    enum { CHANGES = sizeof(changes) / sizeof(changes[0]) };
+    int rounds = below(climber, 4) == 0 ? 2 : 1;
+    bool changed = false;
+    for (int i = 0; i < rounds; i++) {
+        bool (*next)(struct climber *) = changes[below(climber, CHANGES)];
+        if (below(climber, 512) == 0)
+            next = cut_anew;
+        if (!next(climber))
+            return false;
+        changed = true;
+    }
+    return changed;
+}
+
+/* ---- the climb ---- */
+
+/* What is compared while climbing: mostly the goal, a little the way there. */
+static double
+energy(const struct worth *worth)
+{
+    return (0.7 * worth->goal + 0.3 * worth->smooth) * (1.0 + 4.0 * worth->breach);
+}
+
+int64_t
+climb(const struct board *board, struct draft *draft, int64_t tries, double threshold,
+      uint64_t seed)
+{
+    struct climber climber;
+    climber.board = board;
+    climber.random = rng_mix(seed, UINT64_C(0x9e3779b97f4a7c15)) | 1;
+    climber.weighed = 0;
+    draft_copy(draft, &climber.here);
+    draft_copy(draft, &climber.best);
+    double energy_here = energy(&climber.here.worth);
+    for (int64_t i = 0; i < tries; i++) {
+        draft_copy(&climber.here, &climber.next);
+        if (!change(&climber))
+            continue;
+        crews_merge(&climber.next);
+        if (!fit_pools(&climber) || !draft_fits(board, &climber.next))
+            continue;
+        climber.weighed++;
+        if (!draft_weigh(board, &climber.next))
+            continue;
+        double energy_next = energy(&climber.next.worth);
+        double slack = threshold * (double)(tries - i) / (double)tries;
+        if (energy_next > energy_here * (1.0 + slack) &&
+            !worth_before(&climber.next.worth, &climber.here.worth))
+            continue;
+        draft_copy(&climber.next, &climber.here);
+        energy_here = energy_next;
+        if (worth_before(&climber.here.worth, &climber.best.worth))
+            draft_copy(&climber.here, &climber.best);
+    }
+    draft_copy(&climber.best, draft);
+    return climber.weighed;
+}

@@ -1,0 +1,19 @@
+/*
+ * climb.h - make a draft better by small changes: move a cut, a pipeline, a stage to
+ * another kind, zone or degree, add and drop pipelines and stages.
+ *
+ * Threshold accepting (Dueck and Scheuer, 1990): a change is kept unless it makes the draft
+ * worse by more than a threshold, which falls to zero. Random numbers are from a seed, so
+ * that a climb goes the same way everywhere.
+ */
+#ifndef PLANNER_CLIMB_H
+#define PLANNER_CLIMB_H
+
+#include "planner/draft.h"
+
+/* Improve a weighed draft by up to `tries` changes. The result fits and is never worse.
+ * Returns the number of drafts that were weighed. */
+int64_t climb(const struct board *board, struct draft *draft, int64_t tries,
+              double threshold, uint64_t seed);
+
+#endif

@@ -1,0 +1,77 @@
+/*
+ * draft.h - a plan while it is searched for: pipelines that are alike are one crew.
+ *
+ *     crew 0   8 pipelines   A tp4            17 micro-batches each
+ *     crew 1   24 pipelines  V tp4            5 micro-batches each
+ *
+ * draft_weigh() says what a draft is worth in a microsecond or so: exactly what the
+ * published evaluator says, and close to what the replay says. Micro-batches are dealt out
+ * so that the pipeline that ends last ends as early as it can, and rings are ordered so that
+ * their slowest neighbours are as fast as they can be.
+ */
+#ifndef PLANNER_DRAFT_H
+#define PLANNER_DRAFT_H
+
+#include "planner/board.h"
+
+enum { CREWS_MAX = 64, DEPTH_MAX = 32 };
+
+struct crew {
+    int count;       /* pipelines */
+    int each;        /* micro-batches of every one */
+    int more;        /* pipelines that take one more */
+    bool priced;     /* what follows is up to date */
+    double pace_s;   /* of each further micro-batch */
+    double path_s;   /* of the first one */
+    double update_s; /* slowest stage */
+    uint16_t option[DEPTH_MAX];
+};
+
+/* What a draft is worth: less is better, the first that differs decides. */
+struct worth {
+    double breach; /* by how much, relatively, limits are not kept; 0: they are */
+    double goal;   /* seconds of an iteration, or USD */
+    double smooth; /* the goal if micro-batches could be cut at will: tells a step in the
+                      right direction from one that leads nowhere */
+    int devices;
+};
+
+struct draft {
+    int setting;
+    int stages;
+    int crews_count;
+    int width;                    /* pipelines of all crews */
+    int16_t first[DEPTH_MAX + 1]; /* first layer of a stage; [stages]: all layers */
+    struct worth worth;           /* from the last draft_weigh() */
+    double iteration_s;
+    double usd;
+    struct crew crews[CREWS_MAX]; /* in the order of the rings */
+};
+
+/* Copies what is in use. */
+void draft_copy(const struct draft *from, struct draft *to);
+
+/* Does everything have room, links and measured times? Pools are not looked at. */
+bool draft_fits(const struct board *board, const struct draft *draft);
+bool draft_stage_fits(const struct board *board, const struct draft *draft, int crew,
+                      int stage);
+
+/* Fill in micro-batches, the order of crews, and the worth. False when there are more
+ * pipelines than micro-batches or neighbours without a link. */
+bool draft_weigh(const struct board *board, struct draft *draft);
+
+/* Is one worth more? A relative difference below 1e-12 is none. */
+bool worth_before(const struct worth *left, const struct worth *right);
+
+/* Devices that a draft takes from each pool. */
+void draft_used(const struct board *board, const struct draft *draft,
+                int used[FLEET_POOLS_MAX]);
+
+/* The plan that a draft stands for; the caller releases it. */
+void draft_plan(const struct board *board, const struct draft *draft,
+                struct fleet_plan *plan);
+
+/* All crews' prices are out of date: the cut or the setting changed. */
+void draft_stale(struct draft *draft);
+
+#endif

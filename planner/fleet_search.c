@@ -1,0 +1,411 @@
+#include "planner/fleet_search.h"
+#include "planner/climb.h"
+#include "planner/seat.h"
+#include "transport/base/alloc.h"
+#include "transport/base/must.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    SHAPES_MAX = 64, /* seated */
+    FINALISTS = 24,  /* evaluated */
+    ROUNDS = 4,
+};
+
+/* A round of climbing: so many of the best, each with so many tries. */
+static const struct round {
+    int drafts;
+    int64_t tries;
+    double threshold;
+} rounds[ROUNDS] = {
+    {48, 600, 0.03}, {16, 2500, 0.02}, {6, 8000, 0.01}, {3, 12000, 0.002}};
+
+struct searcher {
+    const struct fleet_request *request;
+    const struct fleet *fleet;
+    struct board *board;
+    int count;
+    struct draft *drafts[SHAPES_MAX]; /* best first */
+    int64_t weighed;
+};
+
+void
+fleet_answer_release(struct fleet_answer *answer)
+{
+    fleet_plan_release(&answer->plan);
+    fleet_plan_release(&answer->runner_up);
+}
+
+bool
+fleet_better(const struct fleet_request *request, const struct estimate *left,
+             const struct estimate *right)
+{
+    if (left->fits != right->fits)
+        return left->fits;
+    if (request->objective == OBJECTIVE_COST &&
+        left->usd_per_iteration != right->usd_per_iteration)
+        return left->usd_per_iteration < right->usd_per_iteration;
+    if (left->iteration_s != right->iteration_s)
+        return left->iteration_s < right->iteration_s;
+    if (left->usd_per_iteration != right->usd_per_iteration)
+        return left->usd_per_iteration < right->usd_per_iteration;
+    return left->stages_count < right->stages_count;
+}
+
+/* ---- what an answer has to keep ---- */
+
+static bool
+keeps_limits(const struct fleet_request *request, const struct estimate *estimate)
+{
+    if (!estimate->fits)
+        return false;
+    if (request->usd_per_iteration_max >= 0.0 &&
+        !(estimate->usd_per_iteration >= 0.0 &&
+          estimate->usd_per_iteration <= request->usd_per_iteration_max))
+        return false;
+    if (request->usd_per_hour_max >= 0.0 &&
+        !(estimate->devices_usd >= 0.0 &&
+          estimate->devices_usd / estimate->iteration_s * 3600.0 <=
+              request->usd_per_hour_max * (1.0 + 1e-12)))
+        return false;
+    return !(request->iterations_per_s_min > 0.0) ||
+           estimate->iteration_s * request->iterations_per_s_min <= 1.0;
+}
+
+static int
+check_prices(const struct fleet_request *request, const struct fleet *fleet,
+             struct err *err)
+{
+    if (request->objective != OBJECTIVE_COST && request->usd_per_iteration_max < 0.0 &&
+        request->usd_per_hour_max < 0.0)
+        return 0;
+    for (int a = 0; a < fleet->pools_count; a++) {
+        const struct fleet_pool *pool = &fleet->pools[a];
+        if (pool->devices < 1)
+            continue;
+        if (pool->usd_per_hour < 0.0)
+            return err_set(err, ERR_USAGE,
+                           "\"%s\" in zone \"%s\" has no price, which the objective or a "
+                           "limit needs; give usd_per_hour",
+                           fleet->kinds[pool->kind].name, fleet->zones[pool->zone].name);
+        for (int b = 0; b < fleet->pools_count; b++) {
+            int to = fleet->pools[b].zone;
+            if (fleet->pools[b].devices > 0 &&
+                fleet->egress_usd_per_gb[pool->zone * ZONES_MAX + to] < 0.0)
+                return err_set(
+                    err, ERR_USAGE,
+                    "egress from zone \"%s\" to zone \"%s\" has no price, which "
+                    "the objective or a limit needs; give usd_per_gb",
+                    fleet->zones[pool->zone].name, fleet->zones[to].name);
+        }
+    }
+    return 0;
+}
+
+/* ---- drafts ---- */
+
+static void
+sort_drafts(struct searcher *searcher)
+{
+    for (int i = 1; i < searcher->count; i++) {
+        struct draft *draft = searcher->drafts[i];
+        int at = i;
+        while (at > 0 && worth_before(&draft->worth, &searcher->drafts[at - 1]->worth)) {
+            searcher->drafts[at] = searcher->drafts[at - 1];
+            at--;
+        }
+        searcher->drafts[at] = draft;
+    }
+}
+
+static bool
+twins(const struct draft *left, const struct draft *right)
+{
+    if (left->setting != right->setting || left->stages != right->stages ||
+        left->crews_count != right->crews_count || left->width != right->width ||
+        memcmp(left->first, right->first,
+               (size_t)left->stages * sizeof(left->first[0])) != 0)
+        return false;
+    for (int c = 0; c < left->crews_count; c++)
+        if (left->crews[c].count != right->crews[c].count ||
+            memcmp(left->crews[c].option, right->crews[c].option,
+                   (size_t)left->stages * sizeof(left->crews[c].option[0])) != 0)
+            return false;
+    return true;
+}
+
+/* Of drafts that have become the same, one goes on. */
+static void
+drop_twins(struct searcher *searcher)
+{
+    int kept = 0;
+    for (int i = 0; i < searcher->count; i++) {
+        bool twin = false;
+        for (int k = 0; k < kept && !twin; k++)
+            twin = twins(searcher->drafts[k], searcher->drafts[i]);
+        if (twin) {
+            free(searcher->drafts[i]);
+            continue;
+        }
+        searcher->drafts[kept++] = searcher->drafts[i];
+    }
+    searcher->count = kept;
+}
+
+static void
+seat_shapes(struct searcher *searcher)
+{
+    struct shape *shapes = xcalloc(SHAPES_MAX, sizeof(*shapes));
+    int count = shapes_list(searcher->board, shapes, SHAPES_MAX, &searcher->weighed);
+    for (int i = 0; i < count; i++) {
+        struct draft *draft = xcalloc(1, sizeof(*draft));
+        if (shape_seat(searcher->board, &shapes[i], draft, &searcher->weighed))
+            searcher->drafts[searcher->count++] = draft;
+        else
+            free(draft);
+    }
+    free(shapes);
+    sort_drafts(searcher);
+    drop_twins(searcher);
+}
+
+static void
+climb_rounds(struct searcher *searcher)
+{
+    for (int r = 0; r < ROUNDS; r++) {
+        int most =
+            searcher->count < rounds[r].drafts ? searcher->count : rounds[r].drafts;
+        for (int i = 0; i < most; i++)
+            searcher->weighed +=
+                climb(searcher->board, searcher->drafts[i], rounds[r].tries,
+                      rounds[r].threshold, (uint64_t)(r * SHAPES_MAX + i + 1));
+        sort_drafts(searcher);
+        drop_twins(searcher);
+    }
+}
+
+/* ---- the answer ---- */
+
+/* Are two drafts of another shape: depth, micro-batch, kinds or degrees of stages? */
+static bool
+other_shape(const struct fleet *fleet, const struct fleet_plan *left,
+            const struct fleet_plan *right)
+{
+    if (left->stages_count != right->stages_count ||
+        left->micro_batch != right->micro_batch)
+        return true;
+    for (int s = 0; s < left->stages_count; s++) {
+        bool seen[2][FLEET_KINDS_MAX][TP_SLOTS] = {{{false}}};
+        for (int side = 0; side < 2; side++) {
+            const struct fleet_plan *plan = side ? right : left;
+            for (int j = 0; j < plan->width; j++) {
+                const struct replica *replica = fleet_plan_replica(plan, s, j);
+                seen[side][fleet->pools[replica->pool].kind][tp_slot(replica->tp)] = true;
+            }
+        }
+        if (memcmp(seen[0], seen[1], sizeof(seen[0])) != 0)
+            return true;
+    }
+    return false;
+}
+
+/* Evaluate the best drafts; the best plan and the best of another shape are the answer. */
+static bool
+choose(struct searcher *searcher, struct fleet_answer *out)
+{
+    int count = searcher->count < FINALISTS ? searcher->count : FINALISTS;
+    struct fleet_plan plans[FINALISTS];
+    struct estimate *estimates = xcalloc(FINALISTS, sizeof(*estimates));
+    bool valid[FINALISTS] = {false};
+    int best = -1;
+    for (int i = 0; i < count; i++) {
+        struct err ignored;
+        draft_plan(searcher->board, searcher->drafts[i], &plans[i]);
+        valid[i] = fleet_plan_check(&plans[i], searcher->request, searcher->fleet,
+                                    &ignored) == 0 &&
+                   evaluate(&plans[i], searcher->request, searcher->fleet, NULL, NULL,
+                            &estimates[i], &ignored) == 0 &&
+                   keeps_limits(searcher->request, &estimates[i]);
+        if (valid[i] && (best < 0 || fleet_better(searcher->request, &estimates[i],
+                                                  &estimates[best])))
+            best = i;
+    }
+    int second = -1;
+    for (int i = 0; best >= 0 && i < count; i++)
+        if (valid[i] && i != best &&
+            other_shape(searcher->fleet, &plans[i], &plans[best]) &&
+            (second < 0 ||
+             fleet_better(searcher->request, &estimates[i], &estimates[second])))
+            second = i;
+    if (best >= 0) {
+        out->plan = plans[best];
+        out->estimate = estimates[best];
+    }
+    if (second >= 0) {
+        out->has_runner_up = true;
+        out->runner_up = plans[second];
+        out->runner_up_estimate = estimates[second];
+    }
+    for (int i = 0; i < count; i++)
+        if (i != best && i != second)
+            fleet_plan_release(&plans[i]);
+    free(estimates);
+    return best >= 0;
+}
+
+/* ---- why there is none ---- */
+
+/* The options that cannot hold even a small part of the model. */
+static void
+list_rejections(const struct searcher *searcher, struct fleet_answer *out)
+{
+    const struct board *board = searcher->board;
+    for (int s = 0; s < board->settings_count; s++) {
+        const struct setting *setting = &board->settings[s];
+        bool seen[FLEET_KINDS_MAX][TP_SLOTS] = {{false}};
+        for (int o = 0; o < board->options_count; o++) {
+            const struct option *option = &board->options[o];
+            if (seen[option->kind][option->slot] || !board_measured(setting, option) ||
+                out->rejections_count == REJECTIONS_MAX)
+                continue;
+            seen[option->kind][option->slot] = true;
+            int64_t need = board_bytes(board, setting, option, 1, 1, 0, board->layers);
+            if (need <= board_room(board, option))
+                continue;
+            out->rejections[out->rejections_count++] = (struct rejection){
+                .kind = option->kind,
+                .tp = option->tp,
+                .micro_batch = setting->micro_batch,
+                .layers = board->layers,
+                .first_layer = 0,
+                .need_bytes = need,
+                .room_bytes = board_room(board, option),
+            };
+        }
+    }
+}
+
+static int
+no_plan(const struct searcher *searcher, struct err *err)
+{
+    const struct board *board = searcher->board;
+    const struct fleet_request *request = searcher->request;
+    if (board->devices < 1)
+        return err_set(err, ERR_PLAN, "there are no devices to plan with");
+    if (board->settings_count == 0)
+        return err_set(
+            err, ERR_PLAN,
+            "no device was measured with a micro-batch that divides the batch of "
+            "%d sequences%s",
+            request->sequences,
+            request->micro_batch > 0 || request->tp > 0 ? " and keeps what the job fixes"
+                                                        : "");
+    if (searcher->count > 0) {
+        const struct draft *best = searcher->drafts[0];
+        if (request->iterations_per_s_min > 0.0)
+            return err_set(
+                err, ERR_PLAN,
+                "no plan keeps the limits: the nearest makes %.4f iterations a "
+                "second (at least %.4f asked for) at %.4f USD an iteration",
+                1.0 / best->iteration_s, request->iterations_per_s_min, best->usd);
+        return err_set(
+            err, ERR_PLAN,
+            "no plan keeps the limits: the nearest takes %.4f s and %.4f USD an "
+            "iteration (at most %.4f USD an iteration, %.4f USD an hour; below 0: "
+            "no limit)",
+            best->iteration_s, best->usd, request->usd_per_iteration_max,
+            request->usd_per_hour_max);
+    }
+    /* Of one layer, the roomiest device that lacks the least. */
+    int64_t least = INT64_MAX;
+    int at = 0;
+    const struct option *roomiest = NULL;
+    int64_t need = 0;
+    int size = 0;
+    for (int s = 0; s < board->settings_count; s++) {
+        const struct setting *setting = &board->settings[s];
+        for (int o = 0; o < board->options_count; o++) {
+            const struct option *option = &board->options[o];
+            if (!board_measured(setting, option))
+                continue;
+            int64_t worst = INT64_MIN;
+            int64_t worst_need = 0;
+            int worst_layer = 0;
+            for (int l = 0; l < board->layers; l++) {
+                int64_t bytes = board_bytes(board, setting, option, 1, 1, l, l + 1);
+                if (bytes - board_room(board, option) > worst) {
+                    worst = bytes - board_room(board, option);
+                    worst_need = bytes;
+                    worst_layer = l;
+                }
+            }
+            if (worst < least) {
+                least = worst;
+                roomiest = option;
+                need = worst_need;
+                at = worst_layer;
+                size = setting->micro_batch;
+            }
+        }
+    }
+    must(roomiest);
+    const char *name = searcher->fleet->kinds[roomiest->kind].name;
+    if (least > 0)
+        return err_set(
+            err, ERR_PLAN,
+            "cannot place layer %d: needs %.2f GiB at micro-batch %d and tp %d, "
+            "\"%s\" has %.2f GiB; use devices with more memory or a higher tp",
+            at, (double)need / 1073741824.0, size, roomiest->tp, name,
+            (double)board_room(board, roomiest) / 1073741824.0);
+    return err_set(
+        err, ERR_PLAN,
+        "the %d devices together have no room for the model, or are not joined; "
+        "layer %d alone needs %.2f GiB of the %.2f GiB of \"%s\"; add devices",
+        board->devices, at, (double)need / 1073741824.0,
+        (double)board_room(board, roomiest) / 1073741824.0, name);
+}
+
+int
+fleet_search(const struct fleet_request *request, const struct fleet *fleet,
+             struct fleet_answer *out, struct err *err)
+{
+    if (request->sequences < 1 || request->sequences > FLEET_SEQUENCES_MAX)
+        return err_set(err, ERR_USAGE, "a batch of %d sequences, the limit is 1 to %d",
+                       request->sequences, FLEET_SEQUENCES_MAX);
+    if (fleet_check(fleet, err) != 0 || check_prices(request, fleet, err) != 0)
+        return -1;
+    struct searcher searcher = {.request = request, .fleet = fleet};
+    searcher.board = board_new(request, fleet);
+    memset(out, 0, sizeof(*out));
+    seat_shapes(&searcher);
+    climb_rounds(&searcher);
+    int rc = 0;
+    if (choose(&searcher, out))
+        list_rejections(&searcher, out);
+    else
+        rc = no_plan(&searcher, err);
+    out->candidates = searcher.weighed;
+    for (int i = 0; i < searcher.count; i++)
+        free(searcher.drafts[i]);
+    board_free(searcher.board);
+    return rc;
+}
+
+int
+fleet_gain(const struct fleet_request *request, const struct fleet *fleet, int pool,
+           struct estimate *out, struct err *err)
+{
+    must(pool >= 0 && pool < fleet->pools_count);
+    struct fleet *more = fleet_copy(fleet);
+    more->pools[pool].devices += more->kinds[more->pools[pool].kind].machine_devices;
+    struct fleet_answer answer;
+    int rc = fleet_search(request, more, &answer, err);
+    if (rc == 0) {
+        *out = answer.estimate;
+        fleet_answer_release(&answer);
+    }
+    fleet_free(more);
+    return rc;
+}

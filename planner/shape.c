@@ -1,0 +1,687 @@
+#include "planner/shape.h"
+#include "planner/published.h"
+#include "transport/base/alloc.h"
+#include "transport/base/must.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    CHOICES_MAX = FLEET_KINDS_MAX * TP_SLOTS,
+    FREE_SHAPES_MAX = 30000, /* of one setting and depth, looked at in full */
+    CUTS_MAX = 16,           /* times that one order of a shape is cut */
+    ORDERS_MAX = 12,
+    GUESSES_EACH = 24, /* of one setting and depth */
+    GUESSES_CUT = 120, /* by their guess, and as many by their hope, of all */
+    GUESSES_SURE = 3,  /* of one setting and depth, however the others are */
+    SURE_DEPTH = 10,   /* depths that are sure of some */
+    KEPT_EACH = 4      /* of one setting and depth */
+};
+
+/* A kind of device with a degree, as one setting has it. */
+struct choice_of {
+    uint16_t option;
+    int kind;
+    int tp;
+    double rate;    /* models a second */
+    double ends_s;  /* sending and receiving at both ends of a stage */
+    int layers_max; /* that it has room for, with one micro-batch kept */
+};
+
+/* Choices for the stages of a pipeline, before they have an order and layers. */
+struct guess {
+    double goal_s; /* an iteration's pipelines, if layers could be cut at will */
+    double hope_s; /* if what is left over did as well */
+    int setting;
+    int stages;
+    int width; /* as many as there are devices for */
+    double leftover;
+    uint8_t picked[DEPTH_MAX]; /* choices, ascending */
+};
+
+/* The best guesses of one sort, best first. */
+struct guesses {
+    int count;
+    struct guess list[GUESSES_EACH];
+};
+
+struct shaper {
+    const struct board *board;
+    struct guesses *guesses; /* [2]: by goal, by hope; of the setting and depth at hand */
+    struct guess *cut;       /* [GUESSES_CUT x 2]: those that are cut */
+    int sure_count;
+    struct guess *sure; /* [settings x SURE_DEPTH x 2 x GUESSES_SURE] */
+    struct shape *kept; /* [settings x depths x 2 x KEPT_EACH] */
+    int *kept_counts;
+    int devices[FLEET_KINDS_MAX];
+    int choices_count;
+    struct choice_of choices[CHOICES_MAX];
+    double speed[FLEET_KINDS_MAX]; /* best rate of a device */
+    int setting;
+    int stages;
+    uint8_t picked[DEPTH_MAX];
+    int64_t weighed;
+};
+
+/* ---- cutting ---- */
+
+struct cut {
+    const struct board *board;
+    const struct setting *setting;
+    int stages;
+    int width;
+    const uint16_t *option;
+    int layers;
+    double *busy_s; /* [stages x (layers + 1) x (layers + 1)]; < 0: no room */
+    double *path_s;
+    double *best; /* [stages + 1 x layers + 1] */
+    int16_t *from;
+};
+
+static int64_t
+cut_at(const struct cut *cut, int stage, int first, int end)
+{
+    int64_t side = cut->layers + 1;
+    return ((int64_t)stage * side + first) * side + end;
+}
+
+/* Price all runs of layers at all stages. */
+static void
+cut_price(struct cut *cut)
+{
+    const struct board *board = cut->board;
+    int n = cut->layers;
+    for (int s = 0; s < cut->stages; s++) {
+        const struct option *option = &board->options[cut->option[s]];
+        const struct option *before = s > 0 ? &board->options[cut->option[s - 1]] : NULL;
+        const struct option *after =
+            s + 1 < cut->stages ? &board->options[cut->option[s + 1]] : NULL;
+        int last_end = s + 1 < cut->stages ? n - (cut->stages - s - 1) : n;
+        for (int a = s; a < n; a++) {
+            if (s == 0 && a > 0)
+                break;
+            bool room = true;
+            for (int b = a + 1; b <= last_end; b++) {
+                int64_t at = cut_at(cut, s, a, b);
+                cut->busy_s[at] = -1.0;
+                room = room && board_bytes(board, cut->setting, option, cut->stages - s,
+                                           cut->width, a, b) <= board_room(board, option);
+                if (!room || (s + 1 == cut->stages && b < n))
+                    continue;
+                struct leg_cost leg = board_leg(board, cut->setting, cut->stages, before,
+                                                option, after, a, b);
+                cut->busy_s[at] = leg.busy_s;
+                cut->path_s[at] = leg.path_s;
+            }
+        }
+    }
+}
+
+/* The least of the largest busy time (cap_s < 0), or of the sum of paths with no busy time
+ * above cap_s. < 0: there is none. Fills in the cuts and the largest busy time. */
+static double
+cut_best(const struct cut *cut, double cap_s, int16_t *first, double *slowest_s)
+{
+    int n = cut->layers;
+    int side = n + 1;
+    for (int b = 0; b <= n; b++)
+        cut->best[b] = b == 0 ? 0.0 : -1.0;
+    for (int s = 0; s < cut->stages; s++) {
+        double *before = &cut->best[(int64_t)s * side];
+        double *here = &cut->best[(int64_t)(s + 1) * side];
+        for (int b = 0; b <= n; b++)
+            here[b] = -1.0;
+        for (int a = s; a < n; a++) {
+            if (before[a] < 0.0)
+                continue;
+            int last_end = s + 1 < cut->stages ? n - (cut->stages - s - 1) : n;
+            for (int b = s + 1 < cut->stages ? a + 1 : n; b <= last_end; b++) {
+                int64_t at = cut_at(cut, s, a, b);
+                double busy_s = cut->busy_s[at];
+                if (busy_s < 0.0)
+                    continue;
+                double value;
+                if (cap_s < 0.0) {
+                    value = before[a] > busy_s ? before[a] : busy_s;
+                } else {
+                    if (busy_s > cap_s)
+                        continue;
+                    value = before[a] + cut->path_s[at];
+                }
+                if (here[b] < 0.0 || value < here[b]) {
+                    here[b] = value;
+                    cut->from[(int64_t)(s + 1) * side + b] = (int16_t)a;
+                }
+            }
+        }
+    }
+    double best = cut->best[(int64_t)cut->stages * side + n];
+    if (best < 0.0)
+        return best;
+    first[cut->stages] = (int16_t)n;
+    *slowest_s = 0.0;
+    for (int s = cut->stages; s > 0; s--) {
+        first[s - 1] = cut->from[(int64_t)s * side + first[s]];
+        double busy_s = cut->busy_s[cut_at(cut, s - 1, first[s - 1], first[s])];
+        *slowest_s = busy_s > *slowest_s ? busy_s : *slowest_s;
+    }
+    return best;
+}
+
+bool
+shape_cut(const struct board *board, int setting, int stages, const uint16_t *option,
+          int count, int width, int16_t *first)
+{
+    int n = board->layers;
+    if (stages > n)
+        return false;
+    size_t side = (size_t)n + 1;
+    size_t runs = (size_t)stages * side * side;
+    struct cut cut = {
+        .board = board,
+        .setting = &board->settings[setting],
+        .stages = stages,
+        .width = width,
+        .option = option,
+        .layers = n,
+        .busy_s = xcalloc(runs * 2 + ((size_t)stages + 1) * side, sizeof(double)),
+        .from = xcalloc(((size_t)stages + 1) * side, sizeof(int16_t)),
+    };
+    cut.path_s = cut.busy_s + runs;
+    cut.best = cut.path_s + runs;
+    cut_price(&cut);
+    double further = (double)(count - 1);
+    int16_t draft[DEPTH_MAX + 1];
+    double slowest_s;
+    bool found = false;
+    double cap_s = cut_best(&cut, -1.0, draft, &slowest_s);
+    double least = 0.0;
+    double step = 1.0;
+    /* From the lowest slowest stage upwards, as long as a lower sum may make up for it. */
+    for (int i = 0; cap_s >= 0.0 && i < CUTS_MAX; i++) {
+        double sum = cut_best(&cut, cap_s * step, draft, &slowest_s);
+        must(sum >= 0.0);
+        double value = further * slowest_s + sum;
+        if (!found || value < least) {
+            least = value;
+            memcpy(first, draft, ((size_t)stages + 1) * sizeof(*first));
+        }
+        found = true;
+        if (further * cap_s * step >= least)
+            break;
+        step *= 1.02;
+    }
+    free(cut.busy_s);
+    free(cut.from);
+    return found;
+}
+
+/* ---- choices of one setting ---- */
+
+/* The pool that stands for a kind: in the zone with the most devices if it has the kind, else
+ * the largest. */
+static int
+standing_pool(const struct board *board, int kind)
+{
+    const struct fleet *fleet = board->fleet;
+    int in_zone[ZONES_MAX] = {0};
+    for (int p = 0; p < fleet->pools_count; p++)
+        in_zone[fleet->pools[p].zone] += fleet->pools[p].devices;
+    int home = 0;
+    for (int z = 1; z < fleet->zones_count; z++)
+        if (in_zone[z] > in_zone[home])
+            home = z;
+    int best = -1;
+    for (int p = 0; p < fleet->pools_count; p++) {
+        const struct fleet_pool *pool = &fleet->pools[p];
+        if (pool->kind != kind)
+            continue;
+        if (pool->zone == home && pool->devices > 0)
+            return p;
+        if (best < 0 || pool->devices > fleet->pools[best].devices)
+            best = p;
+    }
+    return best;
+}
+
+/* How fast each choice is, and how much it holds. */
+static void
+measure_choices(struct shaper *shaper)
+{
+    const struct board *board = shaper->board;
+    const struct setting *setting = &board->settings[shaper->setting];
+    memset(shaper->speed, 0, sizeof(shaper->speed));
+    for (int c = 0; c < shaper->choices_count; c++) {
+        struct choice_of *choice = &shaper->choices[c];
+        const struct option *option = &board->options[choice->option];
+        double all_s = board_compute_s(setting, option, 0, board->layers);
+        choice->rate = all_s > 1e-12 ? 1.0 / all_s : 1e12;
+        choice->ends_s =
+            2.0 * board_send_s(board, setting, option, option, board->layers / 2);
+        double speed = choice->rate / (double)choice->tp;
+        if (speed > shaper->speed[choice->kind])
+            shaper->speed[choice->kind] = speed;
+        /* The longest run anywhere. */
+        choice->layers_max = 0;
+        int first = 0;
+        for (int end = 1; end <= board->layers; end++) {
+            while (first < end && board_bytes(board, setting, option, 1, 1, first, end) >
+                                      board_room(board, option))
+                first++;
+            if (end - first > choice->layers_max)
+                choice->layers_max = end - first;
+        }
+    }
+}
+
+static void
+list_choices(struct shaper *shaper)
+{
+    const struct board *board = shaper->board;
+    const struct setting *setting = &board->settings[shaper->setting];
+    shaper->choices_count = 0;
+    for (int kind = 0; kind < board->fleet->kinds_count; kind++) {
+        int pool = standing_pool(board, kind);
+        for (int o = 0; o < board->options_count; o++) {
+            const struct option *option = &board->options[o];
+            if (option->pool == pool && board_measured(setting, option))
+                shaper->choices[shaper->choices_count++] = (struct choice_of){
+                    .option = (uint16_t)o, .kind = kind, .tp = option->tp};
+        }
+    }
+    measure_choices(shaper);
+}
+
+/* ---- weighing a shape ---- */
+
+static bool
+shape_before(const struct shape *left, const struct shape *right, bool by_hope)
+{
+    if (by_hope && left->worth.breach <= 0.0 && right->worth.breach <= 0.0 &&
+        left->hope != right->hope)
+        return left->hope < right->hope;
+    return worth_before(&left->worth, &right->worth);
+}
+
+static void
+keep(struct shaper *shaper, const struct shape *shape, bool by_hope)
+{
+    int place = (shape->setting * DEPTH_MAX + shape->stages - 1) * 2 + by_hope;
+    struct shape *list = &shaper->kept[place * KEPT_EACH];
+    int *count = &shaper->kept_counts[place];
+    int at = *count;
+    while (at > 0 && shape_before(shape, &list[at - 1], by_hope))
+        at--;
+    if (at == KEPT_EACH)
+        return;
+    if (*count < KEPT_EACH)
+        (*count)++;
+    for (int i = *count - 1; i > at; i--)
+        list[i] = list[i - 1];
+    list[at] = *shape;
+}
+
+/* Weigh a cut shape with the numbers of pipelines that may matter. */
+static void
+weigh_shape(struct shaper *shaper, struct shape *shape, int most, double leftover)
+{
+    const struct board *board = shaper->board;
+    const struct setting *setting = &board->settings[shape->setting];
+    struct draft draft;
+    draft.setting = shape->setting;
+    draft.stages = shape->stages;
+    draft.crews_count = 1;
+    memcpy(draft.first, shape->first, sizeof(draft.first));
+    memcpy(draft.crews[0].option, shape->option, sizeof(shape->option));
+    bool all = board->request->objective == OBJECTIVE_COST ||
+               board->request->usd_per_iteration_max >= 0.0 ||
+               board->request->usd_per_hour_max >= 0.0;
+    bool found = false;
+    for (int width = most; width >= 1;) {
+        draft.crews[0].priced = false;
+        draft.crews[0].count = width;
+        draft.width = width;
+        shaper->weighed++;
+        if (draft_weigh(board, &draft) &&
+            (!found || worth_before(&draft.worth, &shape->worth))) {
+            found = true;
+            shape->worth = draft.worth;
+            shape->width = width;
+            shape->hope = draft.worth.goal;
+        }
+        int each = (setting->total + width - 1) / width;
+        int fewest = (setting->total + each - 1) / each; /* as many micro-batches */
+        if (fewest < width)
+            width = fewest;
+        else if (all)
+            width--;
+        else
+            break;
+    }
+    if (!found)
+        return;
+    if (board->request->objective == OBJECTIVE_THROUGHPUT)
+        shape->hope *= leftover;
+    keep(shaper, shape, false);
+    keep(shaper, shape, true);
+}
+
+/* The picked choices in one order: kinds in the order `kinds`, degrees down or up. */
+static void
+order_stages(const struct shaper *shaper, const int *kinds, int kinds_count, bool up,
+             struct shape *shape)
+{
+    int at = 0;
+    for (int k = 0; k < kinds_count; k++)
+        for (int i = 0; i < shape->stages; i++) {
+            int pick = up ? i : shape->stages - 1 - i;
+            const struct choice_of *choice = &shaper->choices[shaper->picked[pick]];
+            if (choice->kind == kinds[k])
+                shape->option[at++] = choice->option;
+        }
+    must(at == shape->stages);
+}
+
+static bool
+next_permutation(int *items, int count)
+{
+    int i = count - 2;
+    while (i >= 0 && items[i] >= items[i + 1])
+        i--;
+    if (i < 0)
+        return false;
+    int j = count - 1;
+    while (items[j] <= items[i])
+        j--;
+    int swap = items[i];
+    items[i] = items[j];
+    items[j] = swap;
+    for (int a = i + 1, b = count - 1; a < b; a++, b--) {
+        swap = items[a];
+        items[a] = items[b];
+        items[b] = swap;
+    }
+    return true;
+}
+
+/* Cut and weigh a guess in the orders that may matter. */
+static void
+try_guess(struct shaper *shaper, const struct guess *guess)
+{
+    const struct board *board = shaper->board;
+    if (shaper->setting != guess->setting) {
+        shaper->setting = guess->setting;
+        list_choices(shaper);
+    }
+    memcpy(shaper->picked, guess->picked, sizeof(guess->picked));
+    int kinds[FLEET_KINDS_MAX];
+    int kinds_count = 0;
+    bool mixed = false;
+    for (int s = 0; s < guess->stages; s++) {
+        int kind = shaper->choices[guess->picked[s]].kind;
+        if (s == 0 || kind != kinds[kinds_count - 1])
+            kinds[kinds_count++] = kind;
+        mixed = mixed || guess->picked[s] != guess->picked[0];
+    }
+    struct shape shape = {.setting = guess->setting, .stages = guess->stages};
+    int total = board->settings[guess->setting].total;
+    int count = (total + guess->width - 1) / guess->width;
+    int orders = 0;
+    do {
+        for (int up = 0; up < (mixed ? 2 : 1) && orders < ORDERS_MAX; up++, orders++) {
+            order_stages(shaper, kinds, kinds_count, up == 1, &shape);
+            if (shape_cut(board, shape.setting, shape.stages, shape.option, count,
+                          guess->width, shape.first))
+                weigh_shape(shaper, &shape, guess->width, guess->leftover);
+        }
+    } while (orders < ORDERS_MAX && next_permutation(kinds, kinds_count));
+}
+
+/* ---- enumeration ---- */
+
+static void
+guess_keep(struct guess *list, int *count, int most, const struct guess *guess,
+           bool by_hope)
+{
+    double value = by_hope ? guess->hope_s : guess->goal_s;
+    int at = *count;
+    while (at > 0 && value < (by_hope ? list[at - 1].hope_s : list[at - 1].goal_s))
+        at--;
+    if (at == most)
+        return;
+    if (*count < most)
+        (*count)++;
+    for (int i = *count - 1; i > at; i--)
+        list[i] = list[i - 1];
+    list[at] = *guess;
+}
+
+/* What the picked choices' reductions take if layers are cut by their rates. */
+static double
+guess_reduce(const struct shaper *shaper, int width, double rate)
+{
+    const struct board *board = shaper->board;
+    double worst_s = 0.0;
+    for (int s = 0; s < shaper->stages; s++) {
+        const struct choice_of *choice = &shaper->choices[shaper->picked[s]];
+        if (s > 0 && shaper->picked[s] == shaper->picked[s - 1])
+            continue;
+        const struct option *option = &board->options[choice->option];
+        const struct fleet_curve *curve =
+            fleet_curve(board->fleet, option->pool, 0, option->pool, 0);
+        int tp = choice->tp < 4 ? choice->tp : 4;
+        double bytes =
+            board->weight_bytes[board->layers] * choice->rate / rate / (double)tp;
+        if (!curve)
+            continue;
+        double seconds = published_reduce_s(curve, bytes, width);
+        worst_s = seconds > worst_s ? seconds : worst_s;
+    }
+    return worst_s;
+}
+
+/* Guess what the picked choices are good for: layers cut at will, all links alike. */
+static void
+guess_picked(struct shaper *shaper)
+{
+    const struct board *board = shaper->board;
+    const struct setting *setting = &board->settings[shaper->setting];
+    int use[FLEET_KINDS_MAX] = {0};
+    double rate = 0.0;
+    double sending = 0.0;
+    int layers = 0;
+    int width = setting->total;
+    for (int s = 0; s < shaper->stages; s++) {
+        const struct choice_of *choice = &shaper->choices[shaper->picked[s]];
+        rate += choice->rate;
+        sending += choice->rate * choice->ends_s;
+        layers += choice->layers_max;
+        use[choice->kind] += choice->tp;
+        int fit = shaper->devices[choice->kind] / use[choice->kind];
+        width = fit < width ? fit : width;
+    }
+    if (width < 1 || layers < board->layers)
+        return;
+    shaper->weighed++;
+    double left = 0.0;
+    for (int k = 0; k < board->fleet->kinds_count; k++)
+        left += (double)(shaper->devices[k] - width * use[k]) * shaper->speed[k];
+    struct guess guess;
+    guess.leftover = rate * (double)width / (rate * (double)width + left);
+    double stages = (double)shaper->stages;
+    double count = (double)setting->total / (double)width;
+    double each = (double)((setting->total + width - 1) / width);
+    double pace_s = (1.0 + (shaper->stages > 1 ? sending : 0.0)) / rate;
+    double reduce_s = -1.0;
+    for (int by_hope = 0; by_hope < 2; by_hope++) {
+        struct guesses *guesses = &shaper->guesses[by_hope];
+        double value = by_hope ? (count - 1.0 + stages) * pace_s * guess.leftover
+                               : (each - 1.0 + stages) * pace_s;
+        const struct guess *last = &guesses->list[GUESSES_EACH - 1];
+        if (guesses->count == GUESSES_EACH &&
+            value >= (by_hope ? last->hope_s : last->goal_s))
+            continue;
+        if (reduce_s < 0.0)
+            reduce_s = guess_reduce(shaper, width, rate);
+        guess.goal_s = (each - 1.0 + stages) * pace_s + reduce_s;
+        guess.hope_s = (count - 1.0 + stages) * pace_s * guess.leftover + reduce_s;
+        guess.setting = shaper->setting;
+        guess.stages = shaper->stages;
+        guess.width = width;
+        memcpy(guess.picked, shaper->picked, sizeof(guess.picked));
+        guess_keep(guesses->list, &guesses->count, GUESSES_EACH, &guess, by_hope == 1);
+    }
+}
+
+/* Is the number of multisets of `picks` out of `choices` within the limit? */
+static bool
+few(int choices, int picks)
+{
+    double count = 1.0;
+    for (int i = 1; i <= picks; i++)
+        count = count * (double)(choices + i - 1) / (double)i;
+    return count <= (double)FREE_SHAPES_MAX;
+}
+
+static void
+pick_freely(struct shaper *shaper)
+{
+    int n = shaper->stages;
+    for (int s = 0; s < n; s++)
+        shaper->picked[s] = 0;
+    for (;;) {
+        guess_picked(shaper);
+        int s = n - 1;
+        while (s >= 0 && shaper->picked[s] == shaper->choices_count - 1)
+            s--;
+        if (s < 0)
+            return;
+        uint8_t next = (uint8_t)(shaper->picked[s] + 1);
+        for (; s < n; s++)
+            shaper->picked[s] = next;
+    }
+}
+
+static void
+pick_two(struct shaper *shaper)
+{
+    int n = shaper->stages;
+    for (int a = 0; a < shaper->choices_count; a++) {
+        for (int b = a; b < shaper->choices_count; b++) {
+            for (int count = 1; count < (a == b ? 2 : n); count++) {
+                for (int s = 0; s < n; s++)
+                    shaper->picked[s] = (uint8_t)(s < count ? a : b);
+                guess_picked(shaper);
+            }
+        }
+    }
+}
+
+/* Put a shape in its place among the best of its sort; twins once. */
+static int
+collect_one(const struct shape *shape, bool by_hope, struct shape *shapes, int count,
+            int most)
+{
+    for (int t = 0; t < count; t++)
+        if (shapes[t].setting == shape->setting && shapes[t].stages == shape->stages &&
+            memcmp(shapes[t].option, shape->option,
+                   (size_t)shape->stages * sizeof(shape->option[0])) == 0 &&
+            memcmp(shapes[t].first, shape->first,
+                   (size_t)shape->stages * sizeof(shape->first[0])) == 0)
+            return count;
+    int at = count;
+    while (at > 0 && shape_before(shape, &shapes[at - 1], by_hope))
+        at--;
+    if (at == most)
+        return count;
+    if (count < most)
+        count++;
+    for (int j = count - 1; j > at; j--)
+        shapes[j] = shapes[j - 1];
+    shapes[at] = *shape;
+    return count;
+}
+
+/* The best by worth, then the best by hope. */
+static int
+collect(const struct shaper *shaper, struct shape *shapes, int most)
+{
+    int lists = shaper->board->settings_count * DEPTH_MAX * 2;
+    int count = 0;
+    for (int half = 0; half < 2; half++) {
+        int start = count;
+        int room = half == 0 ? most / 2 : most - start;
+        int got = 0;
+        for (int list = half; list < lists; list += 2) {
+            for (int i = 0; i < shaper->kept_counts[list]; i++) {
+                const struct shape *shape = &shaper->kept[list * KEPT_EACH + i];
+                got = collect_one(shape, half == 1, &shapes[start], got, room);
+            }
+        }
+        count += got;
+    }
+    return count;
+}
+
+/* All settings and depths; the best guesses of each go on. */
+static void
+guess_all(struct shaper *shaper, int counts[2])
+{
+    const struct board *board = shaper->board;
+    int deepest = board->layers < DEPTH_MAX ? board->layers : DEPTH_MAX;
+    for (int s = 0; s < board->settings_count; s++) {
+        shaper->setting = s;
+        list_choices(shaper);
+        for (int stages = 1; stages <= deepest; stages++) {
+            if (board->request->pipeline > 0 && stages != board->request->pipeline)
+                continue;
+            shaper->stages = stages;
+            shaper->guesses[0].count = 0;
+            shaper->guesses[1].count = 0;
+            if (few(shaper->choices_count, stages))
+                pick_freely(shaper);
+            else
+                pick_two(shaper);
+            for (int by_hope = 0; by_hope < 2; by_hope++)
+                for (int i = 0; i < shaper->guesses[by_hope].count; i++)
+                    if (i < GUESSES_SURE && stages <= SURE_DEPTH)
+                        shaper->sure[shaper->sure_count++] =
+                            shaper->guesses[by_hope].list[i];
+                    else
+                        guess_keep(&shaper->cut[by_hope * GUESSES_CUT], &counts[by_hope],
+                                   GUESSES_CUT, &shaper->guesses[by_hope].list[i],
+                                   by_hope == 1);
+        }
+    }
+}
+
+int
+shapes_list(const struct board *board, struct shape *shapes, int most, int64_t *weighed)
+{
+    struct shaper *shaper = xcalloc(1, sizeof(*shaper));
+    shaper->board = board;
+    size_t lists = (size_t)board->settings_count * DEPTH_MAX * 2;
+    shaper->kept = xcalloc(lists * KEPT_EACH + 1, sizeof(*shaper->kept));
+    shaper->kept_counts = xcalloc(lists + 1, sizeof(*shaper->kept_counts));
+    shaper->guesses = xcalloc(2, sizeof(*shaper->guesses));
+    shaper->cut = xcalloc(2 * GUESSES_CUT, sizeof(*shaper->cut));
+    shaper->sure = xcalloc(lists * GUESSES_SURE + 1, sizeof(*shaper->sure));
+    for (int p = 0; p < board->fleet->pools_count; p++)
+        shaper->devices[board->fleet->pools[p].kind] += board->fleet->pools[p].devices;
+    int counts[2] = {0, 0};
+    guess_all(shaper, counts);
+    for (int i = 0; i < shaper->sure_count; i++)
+        try_guess(shaper, &shaper->sure[i]);
+    for (int by_hope = 0; by_hope < 2; by_hope++)
+        for (int i = 0; i < counts[by_hope]; i++)
+            try_guess(shaper, &shaper->cut[by_hope * GUESSES_CUT + i]);
+    int count = collect(shaper, shapes, most);
+    *weighed += shaper->weighed;
+    free(shaper->guesses);
+    free(shaper->cut);
+    free(shaper->sure);
+    free(shaper->kept);
+    free(shaper->kept_counts);
+    free(shaper);
+    return count;
+}
