@@ -75,10 +75,12 @@ void agree_gone(struct agree *agree, int64_t now_ms, const struct id *node,
 void agree_round_trip(struct agree *agree, int64_t round_trip_ms);
 
 /* Leader, after EFFECT_COLLECT and while nothing is pending: propose the next epoch.
- * Members sorted; voters from decree_next_voters(). ERR_STOPPED when we do not lead or a
- * proposal is under way. */
+ * Members sorted; voters among them, at most decree_voters_most(), the tie-breaker first
+ * (NULL: from decree_next_voters()). ERR_STOPPED when we do not lead or a proposal is
+ * under way. */
 int agree_propose(struct agree *agree, int64_t now_ms, enum decree_cause cause,
-                  const struct decree_member *members, uint32_t count, const void *body,
+                  const struct decree_member *members, uint32_t count,
+                  const struct id *voters, uint32_t voters_count, const void *body,
                   size_t body_len, struct effects *effects, struct err *err);
 
 /* Answer to EFFECT_JUDGE, at once or much later; too late, it is passed over. `reason`

@@ -323,7 +323,8 @@ decide_propose(struct agree *agree, int64_t now_ms, struct decree *decree, bool 
 
 int
 agree_propose(struct agree *agree, int64_t now_ms, enum decree_cause cause,
-              const struct decree_member *members, uint32_t count, const void *body,
+              const struct decree_member *members, uint32_t count,
+              const struct id *voters, uint32_t voters_count, const void *body,
               size_t body_len, struct effects *effects, struct err *err)
 {
     must(count >= 1 && count <= PLAN_NODES_MAX && cause != CAUSE_FOUNDING &&
@@ -346,8 +347,14 @@ agree_propose(struct agree *agree, int64_t now_ms, enum decree_cause cause,
                             .members = xmemdup(members, count * sizeof(*members)),
                             .body = xmemdup(body, body_len),
                             .body_len = body_len};
-    decree.voters_count =
-        decree_next_voters(&agree->decree, members, count, decree.voters);
+    if (voters) {
+        must(voters_count >= 1 && voters_count <= decree_voters_most(count));
+        decree.voters_count = voters_count;
+        memcpy(decree.voters, voters, voters_count * sizeof(*voters));
+    } else {
+        decree.voters_count =
+            decree_next_voters(&agree->decree, members, count, decree.voters);
+    }
     key_hash(body, body_len, &decree.body_hash);
     decide_propose(agree, now_ms, &decree, false, effects);
     return 0;
@@ -479,12 +486,10 @@ proposal_check(const struct agree *agree, const struct frame *frame,
         !id_equal(&decree->swarm, &agree->swarm) ||
         decree->generation != agree->decree.generation || decree->cause == CAUSE_RECOVERY)
         return err_set(err, ERR_WIRE, "proposal does not follow our decree");
-    struct id voters[VOTERS_MAX];
-    uint32_t count = decree_next_voters(&agree->decree, decree->members,
-                                        decree->members_count, voters);
-    if (count != decree->voters_count ||
-        memcmp(voters, decree->voters, count * sizeof(*voters)) != 0)
-        return err_set(err, ERR_WIRE, "proposal's voters do not follow from its members");
+    if (decree->voters_count > decree_voters_most(decree->members_count))
+        return err_set(err, ERR_WIRE, "proposal of %u members with %u voters, above %u",
+                       decree->members_count, decree->voters_count,
+                       decree_voters_most(decree->members_count));
     if (agree->accepted_term == term && !id_equal(&agree->accepted_hash, hash))
         return err_set(err, ERR_WIRE, "second proposal of term %llu",
                        (unsigned long long)term);

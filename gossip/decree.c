@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { HEADER_VERSION = 1, HEADER_FIELDS = 9, VOTERS_OF_MANY = 7 };
+enum { HEADER_VERSION = 1, HEADER_FIELDS = 9, COMMITTEE = 7, COMMITTEE_MEMBERS = 200 };
 
 const char *
 decree_cause_name(enum decree_cause cause)
@@ -254,10 +254,18 @@ decree_decode(const void *bytes, size_t len, struct decree *out, struct err *err
 /* ---- voters ---- */
 
 uint32_t
+decree_voters_most(uint32_t members)
+{
+    if (members <= VOTERS_MAX)
+        return members;
+    return members <= COMMITTEE_MEMBERS ? COMMITTEE : VOTERS_MAX;
+}
+
+uint32_t
 decree_next_voters(const struct decree *current, const struct decree_member *members,
                    uint32_t count, struct id voters[VOTERS_MAX])
 {
-    uint32_t want = count <= VOTERS_MAX ? count : VOTERS_OF_MANY;
+    uint32_t want = decree_voters_most(count);
     uint32_t got = 0;
     must(members || count == 0);
     for (uint32_t i = 0; current && i < current->voters_count && got < want; i++)

@@ -77,9 +77,13 @@ int decree_header_decode(const void *bytes, size_t len, struct decree *out,
                          struct err *err);
 void decree_hash(const struct decree *decree, struct id *out);
 
-/* Voters of the next epoch among `members` (ascending, sorted): up to nine all vote, else
- * seven; those who vote now keep their order and come first (so that the tie-break passes
- * on), then the others by id. */
+/* How many of so many members vote at most: up to nine all, up to two hundred seven, else
+ * nine. */
+uint32_t decree_voters_most(uint32_t members);
+
+/* Voters of the next epoch where nothing more is known of the members (ascending): those
+ * who vote now keep their order and come first (so that the tie-break passes on), then
+ * the others by id, as many as may. */
 uint32_t decree_next_voters(const struct decree *current,
                             const struct decree_member *members, uint32_t count,
                             struct id voters[VOTERS_MAX]);

@@ -17,7 +17,8 @@ enum {
     OPTION_SECRET,
     OPTION_LOG_FORMAT,
     OPTION_LOG_LEVEL,
-    OPTION_ADVERTISE
+    OPTION_ADVERTISE,
+    OPTION_ENGINE
 };
 
 static const struct argp_option options[] = {
@@ -35,6 +36,8 @@ static const struct argp_option options[] = {
      "Memory that training may use, such as 4GiB, at least 64MiB (default: 80 % of what "
      "is available)",
      0},
+    {"engine", OPTION_ENGINE, "on|off", 0,
+     "off: this node votes and keeps the swarm together, but has no part in a run", 0},
     {"config", 'c', "FILE", 0, "Read node.yaml; options win over it", 0},
     {"log-format", OPTION_LOG_FORMAT, "FORMAT", 0, "text or json", 0},
     {"log-level", OPTION_LOG_LEVEL, "LEVEL", 0, "error, warn, info or debug", 0},
@@ -79,6 +82,8 @@ take_option(int key, const char *arg, struct node_config *config, struct err *er
             return err_set(err, ERR_USAGE,
                            "--threads is \"%s\", but must be from 1 to 1024", arg);
         return 0;
+    case OPTION_ENGINE:
+        return config_engine_take("--engine", arg, config, err);
     case OPTION_MEMORY:
         return config_memory_take("--memory", arg, &config->memory_bytes, err);
     case OPTION_LOG_FORMAT:
@@ -195,8 +200,9 @@ cmd_node(int argc, char **argv)
         config.memory_bytes = memory_available();
     log_setup(config.log_level, config.log_json);
     block_signals();
-    log_info("engine", "matrix products provider=%s threads=%d", matmul_setup(),
-             config.threads);
+    if (!config.engine_off)
+        log_info("engine", "matrix products provider=%s threads=%d", matmul_setup(),
+                 config.threads);
     int result = node_run(&config, &err);
     config_release(&config);
     return result ? command_fail(&err) : EXIT_DONE;

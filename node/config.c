@@ -16,8 +16,8 @@ struct log_file {
 };
 
 struct config_file {
-    char *name, *zone, *data, *listen, *advertise, *join, *secret_file, *memory;
-    int64_t *threads;
+    char *name, *zone, *data, *listen, *advertise, *join, *secret_file, *memory, *engine;
+    int64_t *threads, *voter_age;
     struct log_file log;
     struct route_file *routes;
     uint32_t routes_count;
@@ -48,6 +48,8 @@ static const cyaml_schema_field_t config_fields[] = {
     TEXT("secret_file", secret_file),
     TEXT("memory", memory),
     CYAML_FIELD_INT_PTR("threads", OPTIONAL, struct config_file, threads),
+    CYAML_FIELD_INT_PTR("voter_age", OPTIONAL, struct config_file, voter_age),
+    TEXT("engine", engine),
     CYAML_FIELD_MAPPING("log", CYAML_FLAG_OPTIONAL, struct config_file, log, log_fields),
     CYAML_FIELD_SEQUENCE("routes", OPTIONAL, struct config_file, routes, &route_value, 0,
                          4096),
@@ -85,6 +87,7 @@ config_init(struct node_config *config)
     snprintf(config->zone, sizeof(config->zone), "default");
     snprintf(config->listen.host, sizeof(config->listen.host), "0.0.0.0");
     config->listen.port = ADDRESS_DEFAULT_PORT;
+    config->voter_age_s = CONFIG_VOTER_AGE_S;
     config->log_level = LOG_INFO;
 }
 
@@ -123,6 +126,16 @@ config_memory_take(const char *what, const char *given, int64_t *bytes, struct e
                        "unit, such as 4GiB",
                        what, given, CONFIG_MEMORY_MIN >> 20);
     *bytes = size;
+    return 0;
+}
+
+int
+config_engine_take(const char *what, const char *given, struct node_config *config,
+                   struct err *err)
+{
+    config->engine_off = strcmp(given, "off") == 0;
+    if (!config->engine_off && strcmp(given, "on") != 0)
+        return err_set(err, ERR_USAGE, "%s is \"%.64s\"; use on or off", what, given);
     return 0;
 }
 
@@ -204,6 +217,14 @@ take_file(const char *path, const struct config_file *file, struct node_config *
                        (long long)*file->threads);
     if (file->threads)
         config->threads = (int)*file->threads;
+    if (file->voter_age && (*file->voter_age < 0 || *file->voter_age > 86400))
+        return err_set(err, ERR_USAGE,
+                       "voter_age is %lld, but must be from 0 to 86400 seconds",
+                       (long long)*file->voter_age);
+    if (file->voter_age)
+        config->voter_age_s = (int)*file->voter_age;
+    if (file->engine && config_engine_take("engine", file->engine, config, err))
+        return -1;
     return take_log(&file->log, config, err) || take_routes(file, config, err) ? -1 : 0;
 }
 

@@ -3,6 +3,7 @@
  * win over the file.
  *
  *     node.yaml: name, zone, data, listen, advertise, join, secret_file, threads, memory,
+ *                voter_age (seconds, 600), engine (on or off),
  *                log: {level, format}, routes: [{to: HOST:PORT, via: HOST:PORT}]
  */
 #ifndef NODE_CONFIG_H
@@ -13,7 +14,7 @@
 
 /* What paths below the data folder may take of PATH_BYTES_MAX; the least memory that a
  * node may be given for training. */
-enum { CONFIG_PATH_ROOM = 512, CONFIG_MEMORY_MIN = 64 << 20 };
+enum { CONFIG_PATH_ROOM = 512, CONFIG_MEMORY_MIN = 64 << 20, CONFIG_VOTER_AGE_S = 600 };
 
 struct node_config {
     char data[PATH_BYTES_MAX];     /* folder; default: config_data_default() */
@@ -28,6 +29,9 @@ struct node_config {
     int threads;                      /* 0: one per core */
     /* What a plan may fill; 0: 80 % of what is available at the start. */
     int64_t memory_bytes;
+    /* It votes and keeps the swarm together, but takes no part in plans. */
+    bool engine_off;
+    int voter_age_s; /* above nine members, who has been one for so long may vote */
     struct address_routes routes; /* owned */
     enum log_level log_level;
     bool log_json;
@@ -49,6 +53,10 @@ int config_data_take(const char *given, char path[PATH_BYTES_MAX], struct err *e
 
 /* A size for memory_bytes, at least CONFIG_MEMORY_MIN; ERR_USAGE calls it `what`. */
 int config_memory_take(const char *what, const char *given, int64_t *bytes,
+                       struct err *err);
+
+/* on or off, for engine_off; ERR_USAGE calls it `what`. */
+int config_engine_take(const char *what, const char *given, struct node_config *config,
                        struct err *err);
 
 /* The default data folder: $XDG_DATA_HOME/flotilla or ~/.local/share/flotilla. */

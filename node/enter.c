@@ -29,19 +29,21 @@ enum {
 void
 enter_record(struct node *node)
 {
-    struct record record = {.id = node->id,
-                            .incarnation = node->boot << 32,
-                            .leaving = node->leaving_ms != 0,
-                            .threads = (uint32_t)node->config.threads,
-                            .memory_bytes = (uint64_t)node->config.memory_bytes,
-                            .epoch = node->decree.epoch,
-                            .reach = reach_verdict(node->reach)};
+    struct record record = {
+        .id = node->id,
+        .incarnation = node->boot << 32,
+        .leaving = node->leaving_ms != 0,
+        .threads = (uint32_t)node->config.threads,
+        .memory_bytes = node->config.engine_off ? 0 : (uint64_t)node->config.memory_bytes,
+        .epoch = node->decree.epoch,
+        .reach = reach_verdict(node->reach)};
     if (node->view && node->view->state != JOB_NONE &&
         follow_measured(node, &node->view->job))
         record.job = id_prefix(&node->view->job.train.id);
     snprintf(record.name, sizeof(record.name), "%s", node->name);
     snprintf(record.zone, sizeof(record.zone), "%s", node->config.zone);
-    snprintf(record.device, sizeof(record.device), "cpu");
+    snprintf(record.device, sizeof(record.device), "%s",
+             node->config.engine_off ? "none" : "cpu");
     address_text(&node->config.advertise, record.address);
     secret_admit(node->secret, &node->swarm, &node->id, record.admission);
     record.links_count = links_fill(node->links, clock_ms(), record.links);

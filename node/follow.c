@@ -30,9 +30,12 @@ send_report(struct node *node)
                             .progress = freeze->progress};
     report.progress.reported = true;
     report.profile.correction_ppm = 1000000;
+    report.steady = node->member && clock_ms() - node->member_since_ms >=
+                                        node->config.voter_age_s * INT64_C(1000);
     if (freeze->with_job) {
         report.job = freeze->job.train.id;
-        if (!id_equal(&node->cannot, &report.job) && !node->leaving_ms && !freeze->rests)
+        if (node->train && !id_equal(&node->cannot, &report.job) && !node->leaving_ms &&
+            !freeze->rests)
             report.profile = node->profile;
     }
     struct buf body = {0};
@@ -47,7 +50,7 @@ send_report(struct node *node)
 bool
 follow_measured(const struct node *node, const struct job *job)
 {
-    if (id_equal(&node->cannot, &job->train.id))
+    if (!node->train || id_equal(&node->cannot, &job->train.id))
         return true; /* there is nothing more to find out */
     return node->profile.count > 0 && node->profile_sequences >= job->sequences &&
            memcmp(&node->profile_shape, &job->shape, sizeof(job->shape)) == 0;
@@ -147,7 +150,10 @@ follow_freeze(struct node *node, const struct id *from, const void *body, size_t
     if (freeze->halted && !same_job)
         freeze->halted =
             false; /* asked about another job: what we hold of it is to be found out */
-    if (!freeze->halted) {
+    if (!node->train) {
+        freeze->halted = true; /* it holds nothing */
+        freeze->progress = (struct progress){.applied = -1};
+    } else if (!freeze->halted) {
         bulk_halt(node->bulk);
         train_expect(node->train,
                      freeze->with_job ? &freeze->job.train.id : &(struct id){{0}},
@@ -222,7 +228,7 @@ follow_judge(struct node *node, const struct effect *effect)
     bool right = decree_decode(effect->bytes, effect->len, &decree, &err) == 0;
     right = right && view_decode(decree.body, decree.body_len, &node->swarm,
                                  secret_admit_id(node->secret), view, &err) == 0;
-    right = right && view_judge(&decree, view, node->view, &err) == 0;
+    right = right && view_judge(&decree, view, &node->decree, node->view, &err) == 0;
     /* What an earlier leader proposed may have been chosen, with us or without. */
     bool adopted = effect->after != 0;
     right = right &&
@@ -370,6 +376,8 @@ follow_committed(struct node *node, const struct effect *effect)
     node->decree = decree;
     node->view = view;
     node->member = listed(node, &node->decree);
+    if (node->member && !was)
+        node->member_since_ms = clock_ms();
     node->wake_mask = 0;
     set_watched(node);
     if (!recalled)
@@ -397,7 +405,8 @@ follow_committed(struct node *node, const struct effect *effect)
             struct json_writer *writer = events_begin(node->events, "fenced");
             json_put_int(writer, "epoch", epoch_number(node->decree.epoch));
             events_end(node->events);
-            train_drop(node->train);
+            if (node->train)
+                train_drop(node->train);
         }
     }
     lead_committed(node);

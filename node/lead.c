@@ -5,6 +5,7 @@
  *     IDLE --reason--> FREEZING --all reported, or time is up--> agree_propose() --> IDLE
  */
 #include "node/node.h"
+#include "node/voters.h"
 #include "transport/base/alloc.h"
 #include "transport/base/clock.h"
 #include "transport/base/log.h"
@@ -373,8 +374,10 @@ propose(struct node *node, int64_t now)
             .incarnation = lead->draft.reports[i].record.incarnation};
     struct buf body = {0};
     view_encode(&lead->draft, &body);
+    struct id voters[VOTERS_MAX];
+    uint32_t voters_count = voters_choose(&node->decree, &lead->draft, voters);
     if (agree_propose(node->agree, now, lead->cause, members, lead->draft.reports_count,
-                      body.data, body.len, &node->effects, &err)) {
+                      voters, voters_count, body.data, body.len, &node->effects, &err)) {
         log_warn("lead", "not proposed reason=\"%s\"", err.msg);
         /* The members are not halted again and again for what cannot be proposed. */
         lead->rest_until_ms = now + REST_MS;
@@ -589,6 +592,14 @@ lead_submit(struct node *node, const struct job *job, const struct id *submitter
             err, ERR_LIMIT,
             "the job \"%s\" is running; end it with \"flotilla stop\" before another one",
             running ? node->view->job.train.name : lead->job.train.name);
+    const struct member *member = gossip_find(node->gossip, submitter);
+    bool no_engine = id_equal(submitter, &node->id)
+                         ? node->train == NULL
+                         : member && member->record->memory_bytes == 0;
+    if (no_engine)
+        return err_set(err, ERR_USAGE,
+                       "a node whose engine is off cannot give out a job's data; submit "
+                       "the job at another node");
     if (check_room(node, job, err))
         return -1;
     job_release(&lead->job);

@@ -288,7 +288,7 @@ look_after_members(struct node *node, int64_t now)
 static void
 probe_links(struct node *node, int64_t now)
 {
-    if (!node->member)
+    if (!node->member || !node->train)
         return;
     struct id peers[PLAN_NODES_MAX];
     size_t count = 0;
@@ -454,6 +454,8 @@ node_open_swarm(struct node *node, struct err *err)
     node->bulk = bulk_open(&bulk, err);
     if (!node->bulk)
         return -1;
+    if (node->config.engine_off)
+        return 0;
     struct train_options train = {.bulk = node->bulk,
                                   .folder = node->config.data,
                                   .threads = node->config.threads,
@@ -484,7 +486,8 @@ on_bulk(void *arg, int fd)
 void
 node_watch_swarm(struct node *node)
 {
-    loop_fd(node->loop, train_report_fd(node->train), on_train, node);
+    if (node->train)
+        loop_fd(node->loop, train_report_fd(node->train), on_train, node);
     loop_fd(node->loop, bulk_event_fd(node->bulk), on_bulk, node);
     node->entered = true;
     node->ticked_ms = node->entered_ms = clock_ms();
@@ -494,7 +497,8 @@ static void
 node_free(struct node *node)
 {
     control_close(node);
-    train_stop(node->train);
+    if (node->train)
+        train_stop(node->train);
     bulk_close(node->bulk);
     mesh_close(node->mesh);
     join_client_close(node->join_client);

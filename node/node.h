@@ -135,7 +135,7 @@ struct node {
         int64_t at_ms, kept_ms;
     } checks;
     struct bulk *bulk;
-    struct train *train;
+    struct train *train; /* NULL: engine off */
     struct gossip *gossip;
     struct agree *agree;
     struct links *links;
@@ -150,6 +150,7 @@ struct node {
     bool was_member;      /* of an earlier epoch, in this process */
     int64_t entered_ms;   /* the sockets opened */
     int64_t entered_epoch_ms;
+    int64_t member_since_ms; /* when `member` became true */
 
     struct freeze freeze;
     struct lead lead;

@@ -113,7 +113,7 @@ report_sign(const struct report *report, const void *record, size_t record_len,
             const struct key *key, const struct id *swarm, struct buf *out)
 {
     struct buf body = {0}, words = {0};
-    writer_array(&body, 7);
+    writer_array(&body, 8);
     writer_id(&body, &report->id);
     writer_uint(&body, report->term);
     writer_uint(&body, report->epoch);
@@ -121,6 +121,7 @@ report_sign(const struct report *report, const void *record, size_t record_len,
     writer_bytes(&body, record, record_len);
     write_progress(&report->progress, &body);
     write_profile(&report->profile, &body);
+    writer_bool(&body, report->steady);
 
     uint8_t signature[KEY_SIGNATURE_BYTES];
     signed_part(swarm, body.data, body.len, &words);
@@ -139,7 +140,7 @@ read_body(const uint8_t *body, size_t len, const struct id *swarm,
     struct reader *reader = reader_open(body, len, err);
     if (!reader)
         return -1;
-    reader_enter(reader, 7, 7);
+    reader_enter(reader, 8, 8);
     reader_id(reader, &out->id);
     out->term = reader_uint(reader, UINT64_MAX);
     out->epoch = reader_uint(reader, UINT64_MAX);
@@ -148,6 +149,7 @@ read_body(const uint8_t *body, size_t len, const struct id *swarm,
     const uint8_t *record = reader_bytes(reader, RECORD_BYTES_MAX, &record_len);
     read_progress(reader, &out->progress);
     read_profile(reader, &out->profile);
+    out->steady = reader_bool(reader);
     reader_leave(reader);
     if (reader_close(&reader, err))
         return -1;

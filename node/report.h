@@ -18,6 +18,7 @@ struct report {
     struct record record;
     struct progress progress;
     struct profile profile; /* count 0: cannot compute */
+    bool steady; /* a member for long without a restart (its voter_age): may be a voter */
 };
 
 /* Encode and sign; appended. The record is embedded as its own signed bytes. */

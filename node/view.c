@@ -1,4 +1,5 @@
 #include "node/view.h"
+#include "node/voters.h"
 #include "transport/base/alloc.h"
 #include "transport/base/must.h"
 #include "transport/codec.h"
@@ -454,7 +455,7 @@ copy_inputs(struct view *to, const struct view *from)
 
 int
 view_judge(const struct decree *decree, const struct view *view,
-           const struct view *current, struct err *err)
+           const struct decree *before, const struct view *current, struct err *err)
 {
     if (decree->members_count != view->reports_count)
         return err_set(err, ERR_PLAN, "%u members, but %u reports", decree->members_count,
@@ -472,6 +473,11 @@ view_judge(const struct decree *decree, const struct view *view,
                            i, (unsigned long long)report->epoch,
                            (unsigned long long)report->term);
     }
+    struct id voters[VOTERS_MAX];
+    uint32_t count = view->reports_count > 0 ? voters_choose(before, view, voters) : 0;
+    if (count != decree->voters_count ||
+        memcmp(voters, decree->voters, count * sizeof(*voters)) != 0)
+        return err_set(err, ERR_PLAN, "its voters do not follow from what was reported");
     struct view *again = xcalloc(1, sizeof(*again));
     copy_inputs(again, view);
     int result = view_derive(again, current, err);

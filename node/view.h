@@ -61,10 +61,11 @@ void view_encode(const struct view *view, struct buf *out);
 int view_decode(const void *bytes, size_t len, const struct id *swarm,
                 const struct id *admit_id, struct view *out, struct err *err);
 
-/* A voter's judgement: are the decree's members exactly those who reported, and do the
- * plan's bytes follow from the rest? ERR_PLAN with the reason. */
+/* A voter's judgement: are the decree's members exactly those who reported, do its voters
+ * follow from them and from the decree before it (voters.h), and the plan's bytes from
+ * the rest? ERR_PLAN with the reason. */
 int view_judge(const struct decree *decree, const struct view *view,
-               const struct view *current, struct err *err);
+               const struct decree *before, const struct view *current, struct err *err);
 
 /* A voter who is here and stays is not left out of a decree that it is asked to accept:
  * its leader does not hear it. So nobody accepts its own removal, and whatever is accepted

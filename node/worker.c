@@ -80,6 +80,8 @@ worker_enter(struct node *node)
 {
     const struct view *view = node->view;
     node->entered_epoch_ms = clock_ms();
+    if (!node->train)
+        return; /* it has no part in any plan, and no data connections */
     enter_bulk(node);
     memset(node->run.copied, 0, sizeof(node->run.copied));
     node->run.compute_us = node->run.predicted_us = 0;
@@ -157,7 +159,7 @@ void
 worker_copied(struct node *node, int stage, int64_t step)
 {
     const struct view *view = node->view;
-    if (!view->planned || stage < 0 || stage >= view->plan.stages_count)
+    if (!node->train || !view->planned || stage < 0 || stage >= view->plan.stages_count)
         return;
     if (step > node->run.copied[stage])
         node->run.copied[stage] = step;

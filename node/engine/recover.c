@@ -394,6 +394,9 @@ recover_duties(const struct plan *plan, const struct cluster *cluster, int submi
     free(duties);
 
     int first = submitter >= 0 ? submitter : 0, second = -1;
+    while (submitter < 0 && first + 1 < cluster->nodes_count &&
+           !keeps(plan, cluster, 0, first))
+        first++;
     for (int n = 0; n < cluster->nodes_count; n++) {
         if (n == first || !keeps(plan, cluster, 0, n))
             continue;

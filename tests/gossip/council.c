@@ -419,7 +419,7 @@ propose_view(struct council *net, int index)
     enum decree_cause cause = same                            ? CAUSE_JOB
                               : count < decree->members_count ? CAUSE_LOSS
                                                               : CAUSE_JOIN;
-    must(agree_propose(node->agree, net->now_ms, cause, members, count, &body,
+    must(agree_propose(node->agree, net->now_ms, cause, members, count, NULL, 0, &body,
                        sizeof(body), &effects, &err) == 0);
     council_carry(net, index, &effects);
 }

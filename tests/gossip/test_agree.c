@@ -1,5 +1,6 @@
 #include "tests/gossip/hearing.h"
 #include "tests/suite.h"
+#include "transport/base/alloc.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -31,9 +32,9 @@ START_TEST(a_founder_leads_epoch_one_at_once)
     struct decree_member self = {.id = *key_id(key), .incarnation = 5};
     for (int i = 0; i < 3; i++) {
         effects_clear(&hearing.effects);
-        ck_assert_int_eq(
-            agree_propose(agree, 1, CAUSE_JOB, &self, 1, "x", 1, &hearing.effects, &err),
-            0);
+        ck_assert_int_eq(agree_propose(agree, 1, CAUSE_JOB, &self, 1, NULL, 0, "x", 1,
+                                       &hearing.effects, &err),
+                         0);
         ck_assert_uint_eq(agree_decree(agree)->epoch, (uint64_t)i + 2);
         ck_assert_ptr_nonnull(hearing_effect(&hearing, EFFECT_COLLECT));
     }
@@ -288,8 +289,8 @@ START_TEST(a_leader_is_not_unseated_by_a_rejection_in_its_own_term)
     struct agree *agree = hearing_agree(&hearing, LEADER);
     struct decree_member members[3];
     memcpy(members, agree->decree.members, sizeof(members));
-    ck_assert_int_eq(agree_propose(agree, hearing.net->now_ms, CAUSE_JOB, members, 3, "x",
-                                   1, &hearing.effects, &hearing.err),
+    ck_assert_int_eq(agree_propose(agree, hearing.net->now_ms, CAUSE_JOB, members, 3,
+                                   NULL, 0, "x", 1, &hearing.effects, &hearing.err),
                      0);
     struct reject reject = {.term = agree_term(agree),
                             .epoch = agree->decree.epoch + 1,
@@ -438,11 +439,19 @@ START_TEST(a_proposal_that_breaks_a_rule_is_refused)
     decree = hearing_next(agree, "next");
     decree.generation++;
     refused_proposal(&hearing, LEADER, term, decree, "of generation 1");
+    /* More members than all vote of, and more voters than a committee has. */
     decree = hearing_next(agree, "next");
-    struct id first = decree.voters[0];
-    decree.voters[0] = decree.voters[1];
-    decree.voters[1] = first;
-    refused_proposal(&hearing, LEADER, term, decree, "voters");
+    decree.members = xrealloc(decree.members, 10, sizeof(*decree.members));
+    for (uint32_t i = decree.members_count; i < 10; i++) {
+        decree.members[i] = decree.members[i - 1];
+        memset(decree.members[i].id.bytes, 0xff, 31);
+        decree.members[i].id.bytes[31] = (uint8_t)i;
+    }
+    decree.members_count = 10;
+    for (uint32_t i = 0; i < 8; i++)
+        decree.voters[i] = decree.members[i].id;
+    decree.voters_count = 8;
+    refused_proposal(&hearing, LEADER, term, decree, "8 voters");
 
     /* In one term there is one proposal. */
     decree = hearing_next(agree, "next");
@@ -563,7 +572,7 @@ leader_proposes(struct hearing *hearing, const char *body)
     struct agree *agree = hearing_agree(hearing, LEADER);
     effects_clear(&hearing->effects);
     return agree_propose(agree, hearing->net->now_ms, CAUSE_JOB, agree->decree.members,
-                         agree->decree.members_count, body, strlen(body),
+                         agree->decree.members_count, NULL, 0, body, strlen(body),
                          &hearing->effects, &hearing->err);
 }
 
@@ -572,8 +581,8 @@ START_TEST(only_an_idle_leader_may_propose)
     struct hearing hearing = hearing_new(3);
     struct agree *follower = hearing_agree(&hearing, VOTER);
     ck_assert_int_eq(agree_propose(follower, hearing.net->now_ms, CAUSE_JOB,
-                                   follower->decree.members, 3, "x", 1, &hearing.effects,
-                                   &hearing.err),
+                                   follower->decree.members, 3, NULL, 0, "x", 1,
+                                   &hearing.effects, &hearing.err),
                      -1);
     ck_assert_int_eq(hearing.err.code, ERR_STOPPED);
     ck_assert_int_eq(leader_proposes(&hearing, "x"), 0);

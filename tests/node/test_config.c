@@ -62,6 +62,8 @@ START_TEST(what_nobody_says_has_its_default)
     ck_assert_int_eq(config.threads, 0);
     ck_assert_int_eq(config.memory_bytes, 0);
     ck_assert_int_eq(config.log_level, LOG_INFO);
+    ck_assert(!config.engine_off);
+    ck_assert_int_eq(config.voter_age_s, 600);
     ck_assert(!config.log_json && config.routes.count == 0);
     char path[PATH_BYTES_MAX];
     setenv("XDG_DATA_HOME", "/xdg", 1);
@@ -83,7 +85,7 @@ START_TEST(a_file_says_everything_that_options_say)
 {
     taken("name: one\nzone: eu-1\ndata: /srv/flotilla\nlisten: 127.0.0.1:7800\n"
           "advertise: example.org:7900\njoin: \"[::1]:7700\"\nsecret_file: /etc/secret\n"
-          "threads: 3\nmemory: 1.5GiB\nlog: {level: debug, format: json}\n"
+          "threads: 3\nmemory: 1.5GiB\nengine: off\nvoter_age: 10\nlog: {level: debug, format: json}\n"
           "routes:\n  - {to: \"10.0.0.1:7700\", via: \"127.0.0.1:9000\"}\n"
           "  - {to: \"10.0.0.2:7700\", via: \"127.0.0.1:9010\"}\n");
     ck_assert_str_eq(config.name, "one");
@@ -96,6 +98,8 @@ START_TEST(a_file_says_everything_that_options_say)
     ck_assert_str_eq(config.join.host, "::1");
     ck_assert_str_eq(config.secret_file, "/etc/secret");
     ck_assert_int_eq(config.threads, 3);
+    ck_assert(config.engine_off);
+    ck_assert_int_eq(config.voter_age_s, 10);
     ck_assert_int_eq(config.memory_bytes, INT64_C(3) << 29);
     ck_assert_int_eq(config.log_level, LOG_DEBUG);
     ck_assert(config.log_json);
@@ -113,6 +117,16 @@ START_TEST(a_file_says_everything_that_options_say)
     ck_assert_int_eq(address_route(&config.routes, &to)->port, 9020);
     ck_assert_str_eq(config.zone, "eu-1");
     ck_assert_int_eq(config.threads, 3);
+}
+END_TEST
+
+START_TEST(an_engine_is_on_or_off_and_an_age_is_in_bounds)
+{
+    taken("engine: on\nvoter_age: 0\n");
+    ck_assert(!config.engine_off);
+    refused("engine: maybe\n", "engine is \"maybe\"; use on or off");
+    refused("voter_age: 90000\n", "from 0 to 86400 seconds");
+    refused("voter_age: -1\n", "voter_age");
 }
 END_TEST
 
@@ -207,6 +221,7 @@ suite_config(void)
     tcase_add_checked_fixture(tests, setup, teardown);
     tcase_add_test(tests, what_nobody_says_has_its_default);
     tcase_add_test(tests, a_file_says_everything_that_options_say);
+    tcase_add_test(tests, an_engine_is_on_or_off_and_an_age_is_in_bounds);
     tcase_add_test(tests, paths_are_relative_to_the_file);
     tcase_add_test(tests, the_file_s_folder_may_have_a_long_path);
     tcase_add_test(tests, every_bad_value_has_a_sentence);

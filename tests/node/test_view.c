@@ -1,4 +1,4 @@
-#include "node/view.h"
+#include "node/voters.h"
 #include "tests/node/reporters.h"
 #include "tests/suite.h"
 #include "transport/base/alloc.h"
@@ -62,6 +62,7 @@ decree_of(const struct view *view)
     for (uint32_t i = 0; i < view->reports_count; i++)
         decree.members[i] = (struct decree_member){view->reports[i].id,
                                                    view->reports[i].record.incarnation};
+    decree.voters_count = voters_choose(NULL, view, decree.voters);
     return decree;
 }
 
@@ -193,7 +194,7 @@ START_TEST(a_view_without_a_job_has_members_and_no_plan)
     ck_assert_int_eq(view.cluster.nodes_count, 2);
     struct view *out = received(&view);
     struct decree decree = decree_of(&view);
-    ck_assert_msg(view_judge(&decree, out, NULL, &err) == 0, "%s", err.msg);
+    ck_assert_msg(view_judge(&decree, out, NULL, NULL, &err) == 0, "%s", err.msg);
     decree_release(&decree);
     view_drop(out);
     view_release(&view);
@@ -243,7 +244,7 @@ START_TEST(a_voter_accepts_what_the_leader_made)
     struct view *view = leader_view(5);
     struct view *out = received(view);
     struct decree decree = decree_of(view);
-    ck_assert_msg(view_judge(&decree, out, NULL, &err) == 0, "%s", err.msg);
+    ck_assert_msg(view_judge(&decree, out, NULL, NULL, &err) == 0, "%s", err.msg);
     decree_release(&decree);
     view_drop(out);
     view_drop(view);
@@ -254,7 +255,7 @@ static void
 judge_refuses(const struct view *view, const struct decree *decree, const char *why)
 {
     err = (struct err){0};
-    ck_assert_msg(view_judge(decree, view, NULL, &err) == -1, "%s", why);
+    ck_assert_msg(view_judge(decree, view, NULL, NULL, &err) == -1, "%s", why);
     ck_assert_int_eq(err.code, ERR_PLAN);
     ck_assert_msg(strstr(err.msg, why) != NULL, "%s", err.msg);
 }
@@ -278,7 +279,7 @@ START_TEST(a_voter_refuses_a_plan_that_does_not_follow)
     out->planned = false; /* a leader that says nothing fits, though something does */
     judge_refuses(out, &decree, "differs");
     out->planned = true;
-    ck_assert_int_eq(view_judge(&decree, out, NULL, &err), 0);
+    ck_assert_int_eq(view_judge(&decree, out, NULL, NULL, &err), 0);
     decree_release(&decree);
     view_drop(out);
     view_drop(view);
@@ -297,7 +298,7 @@ START_TEST(a_voter_refuses_members_who_did_not_report_and_reports_left_out)
     judge_refuses(five, &of_five, "member 1 is not the one that reported");
     of_five.members[1].incarnation -= UINT64_C(1) << 32;
     of_five.members[1].incarnation += 7; /* refutations do not matter */
-    ck_assert_msg(view_judge(&of_five, five, NULL, &err) == 0, "%s", err.msg);
+    ck_assert_msg(view_judge(&of_five, five, NULL, NULL, &err) == 0, "%s", err.msg);
     decree_release(&of_five);
     decree_release(&of_four);
     view_drop(five);
@@ -447,8 +448,8 @@ START_TEST(a_kept_plan_is_renumbered_for_the_members_of_now)
     /* Voters who know the plan in force find the same; who do not, refuse. */
     struct view *out = received(&after);
     struct decree decree = decree_of(&after);
-    ck_assert_msg(view_judge(&decree, out, &before, &err) == 0, "%s", err.msg);
-    ck_assert_int_eq(view_judge(&decree, out, NULL, &err), -1);
+    ck_assert_msg(view_judge(&decree, out, NULL, &before, &err) == 0, "%s", err.msg);
+    ck_assert_int_eq(view_judge(&decree, out, NULL, NULL, &err), -1);
     decree_release(&decree);
     view_drop(out);
     view_release(&before);
@@ -475,7 +476,7 @@ START_TEST(a_run_waits_while_it_fits_no_member)
     ck_assert(out->state == JOB_RUNNING && !out->planned);
     ck_assert(id_equal(&out->job.train.id, &job.train.id));
     struct decree decree = decree_of(&view);
-    ck_assert_msg(view_judge(&decree, out, NULL, &err) == 0, "%s", err.msg);
+    ck_assert_msg(view_judge(&decree, out, NULL, NULL, &err) == 0, "%s", err.msg);
     /* With more room it goes on. */
     struct view next;
     view_begin(&next, out);
@@ -623,7 +624,7 @@ START_TEST(sixty_four_members_fit_into_a_decree)
     buf_release(&bytes);
     struct view *out = received(view);
     struct decree decree = decree_of(view);
-    ck_assert_msg(view_judge(&decree, out, NULL, &err) == 0, "%s", err.msg);
+    ck_assert_msg(view_judge(&decree, out, NULL, NULL, &err) == 0, "%s", err.msg);
     decree_release(&decree);
     view_drop(out);
     view_drop(view);
