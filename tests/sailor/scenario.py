@@ -142,11 +142,13 @@ def pair_links(table, curves, send, receive):
     return lines
 
 
-def device_line(data, device, profile, curves, machine, priced):
+def device_line(data, device, profile, curves, machine, priced, correction):
     memory = data.find(PRICES, "gpu_memory_GiB", device)
     text = f"  - {{name: {device}, memory: {memory}GiB, "
     if priced:
         text += f"usd_per_hour: {data.find(PRICES, 'simulator_gpu_price_usd_per_gpu_hour', device)!r}, "
+    if correction is not None:
+        text += f"correction: {correction!r}, "
     inside = data.table(MACHINES).get(device, {})
     text += f"per_machine: {machine}, profiles: [{profile}]"
     if inside:
@@ -155,12 +157,13 @@ def device_line(data, device, profile, curves, machine, priced):
     return text + "}"
 
 
-def cluster_text(data, pools, profiles, cost_model, machine, priced=True):
+def cluster_text(data, pools, profiles, cost_model, machine, priced=True, corrections=None):
     """cluster.yaml. pools: {(device, zone): count}; profiles: {device: file}; machine: {device: devices of a machine}."""
     links, curves = data.table(LINKS), Curves()
     zones = sorted({zone for _, zone in pools})
     devices = sorted({device for device, _ in pools})
-    device_lines = [device_line(data, d, profiles[d], curves, machine[d], priced) for d in devices]
+    device_lines = [device_line(data, d, profiles[d], curves, machine[d], priced, (corrections or {}).get(d))
+                    for d in devices]
     link_lines = []
     for send in sorted(pools):
         for receive in sorted(pools):
