@@ -194,6 +194,24 @@ arrival(struct replay *replay, int hand, struct schedule_op op)
     return &at[(int64_t)hand * replay->stages + slot];
 }
 
+/* What a group needs to hand on a boundary among its devices. */
+static double
+inside_s(const struct replay *replay, int number, struct schedule_op op)
+{
+    int stage = number % replay->stages;
+    int pipeline = replay->pipeline[number / replay->stages];
+    const struct replica *replica = fleet_plan_replica(replay->plan, stage, pipeline);
+    const struct fleet_kind *kind =
+        &replay->fleet->kinds[replay->fleet->pools[replica->pool].kind];
+    if (replica->tp == 1 || !kind->has_inside)
+        return 0.0;
+    int boundary =
+        replay->plan->first_layer[op.kind == SCHEDULE_FORWARD ? stage : stage + 1] - 1;
+    double bytes =
+        (double)replay->fleet->table.sizes[0][boundary].output_bytes * replay->message;
+    return fleet_send_s(&kind->inside[tp_slot(replica->tp)], bytes);
+}
+
 /* Start the next op if its input is there or on its way. */
 static void
 hand_start(struct replay *replay, int number, double now_s)
@@ -212,7 +230,7 @@ hand_start(struct replay *replay, int number, double now_s)
             hand->began_s = now_s;
             return;
         }
-        now_s = later(now_s, *arrives);
+        now_s = later(now_s, *arrives) + inside_s(replay, number, op);
         *arrives = -1.0;
     }
     hand->waiting = false;
@@ -330,6 +348,19 @@ choose_lanes(struct replay *replay)
     }
 }
 
+/* Every device of a group holds all of a boundary: one of them sends it to one of the next
+ * group, which hands it on inside its machine. */
+static const struct fleet_curve *
+boundary_link(const struct fleet *fleet, const struct replica *from,
+              const struct replica *to)
+{
+    const struct fleet_curve *one = fleet_curve(fleet, from->pool, 0, to->pool, 0);
+    const struct fleet_curve *own =
+        fleet_curve(fleet, from->pool, tp_slot(from->tp), to->pool, tp_slot(to->tp));
+    must(one || own);
+    return one ? one : own;
+}
+
 static void
 hand_fill(const struct replay *replay, int stage, int pipeline, struct hand *hand)
 {
@@ -362,15 +393,11 @@ hand_fill(const struct replay *replay, int stage, int pipeline, struct hand *han
     hand->update_s = update_s * correction;
     if (stage + 1 < plan->stages_count) {
         const struct replica *next = fleet_plan_replica(plan, stage + 1, pipeline);
-        hand->forward_link =
-            fleet_curve(fleet, replica->pool, slot, next->pool, tp_slot(next->tp));
-        must(hand->forward_link);
+        hand->forward_link = boundary_link(fleet, replica, next);
     }
     if (stage > 0) {
         const struct replica *next = fleet_plan_replica(plan, stage - 1, pipeline);
-        hand->backward_link =
-            fleet_curve(fleet, replica->pool, slot, next->pool, tp_slot(next->tp));
-        must(hand->backward_link);
+        hand->backward_link = boundary_link(fleet, replica, next);
     }
 }
 
@@ -420,13 +447,18 @@ ring_slowest(const struct replay *replay, int stage, double piece)
         const struct replica *here = fleet_plan_replica(plan, stage, j);
         const struct replica *next =
             fleet_plan_replica(plan, stage, (j + 1) % plan->width);
-        const struct fleet_curve *curve =
-            fleet_curve(replay->fleet, here->pool, 0, next->pool, 0);
+        const struct fleet_curve *curve = fleet_curve(
+            replay->fleet, here->pool, tp_slot(here->tp), next->pool, tp_slot(next->tp));
+        if (!curve) /* fleet_plan_check() asks for a way between single devices */
+            curve = fleet_curve(replay->fleet, here->pool, 0, next->pool, 0);
         must(curve);
         if (curve == before)
             continue;
         before = curve;
-        double hop_s = fleet_send_s(curve, piece);
+        /* Each device of a group sends its own part of the piece; they share the line. */
+        int parts = here->tp < next->tp ? here->tp : next->tp;
+        double hop_s = (fleet_send_s(curve, piece / parts) - curve->delay_s) * parts +
+                       curve->delay_s;
         if (hop_s <= ring.hop_s)
             continue;
         ring = (struct ring){hop_s, hop_s - curve->delay_s, -1, here->pool, next->pool};
@@ -447,11 +479,6 @@ reduce_stage(struct replay *replay, int stage, struct bound *bound)
         bytes += (plan->precision == PRECISION_BF16 ? 2.0 : 4.0) *
                  (double)replay->fleet->table.sizes[0][plan->first_layer[stage] + l]
                      .parameters;
-    int least = 8;
-    for (int j = 0; j < plan->width; j++)
-        if (fleet_plan_replica(plan, stage, j)->tp < least)
-            least = fleet_plan_replica(plan, stage, j)->tp;
-    bytes /= (double)least;
     double done_s = 0.0;
     double left = bytes;
     double size = framework->bucket_bytes;

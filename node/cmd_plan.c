@@ -1,0 +1,185 @@
+#include "node/command.h"
+#include "node/plan_document.h"
+#include "node/plan_page.h"
+#include "node/plan_svg.h"
+#include "transport/base/alloc.h"
+#include "transport/base/clock.h"
+#include "transport/base/file.h"
+
+#include <argp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct given {
+    const char *cluster, *job, *evaluate, *svg;
+    bool json, explain;
+};
+
+enum {
+    OPTION_CLUSTER = 256,
+    OPTION_JOB,
+    OPTION_EVALUATE,
+    OPTION_SVG,
+    OPTION_JSON,
+    OPTION_EXPLAIN
+};
+
+static const struct argp_option options[] = {
+    {"cluster", OPTION_CLUSTER, "FILE", 0, "The machines: cluster.yaml", 0},
+    {"job", OPTION_JOB, "FILE", 0, "The job: job.yaml", 0},
+    {"evaluate", OPTION_EVALUATE, "FILE", 0,
+     "Predict this plan, in the form that --json prints, instead of searching one", 0},
+    {"explain", OPTION_EXPLAIN, NULL, 0,
+     "Print a page that says why: stages by zone, memory, the timeline of a step", 0},
+    {"json", OPTION_JSON, NULL, 0, "Print the plan as one JSON document", 0},
+    {"svg", OPTION_SVG, "FILE", 0, "Write the plan and its timeline as a picture", 0},
+    {0}};
+
+static error_t
+parse(int key, char *arg, struct argp_state *state)
+{
+    struct given *given = state->input;
+    if (key == OPTION_CLUSTER)
+        given->cluster = arg;
+    else if (key == OPTION_JOB)
+        given->job = arg;
+    else if (key == OPTION_EVALUATE)
+        given->evaluate = arg;
+    else if (key == OPTION_SVG)
+        given->svg = arg;
+    else if (key == OPTION_JSON)
+        given->json = true;
+    else if (key == OPTION_EXPLAIN)
+        given->explain = true;
+    else if (key == ARGP_KEY_ARG)
+        argp_error(state, "\"%s\" is one argument too many", arg);
+    else if (key == ARGP_KEY_END && (!given->cluster || !given->job))
+        argp_error(state, "name both files: --cluster FILE --job FILE");
+    else
+        return key == ARGP_KEY_END || key == ARGP_KEY_NO_ARGS ? 0 : ARGP_ERR_UNKNOWN;
+    return 0;
+}
+
+/* ---- the two ways to a plan ---- */
+
+static int
+take_given(const char *path, struct plan_outcome *outcome, struct err *err)
+{
+    const struct fleet *fleet = outcome->cluster->fleet;
+    const struct fleet_request *request = &outcome->job->request;
+    struct fleet_answer *answer = &outcome->answer;
+    outcome->given = true;
+    if (plan_document_read(path, fleet, &answer->plan, err))
+        return -1;
+    if (fleet_plan_check(&answer->plan, request, fleet, err))
+        return err_wrap(err, "%s", path);
+    return evaluate(&answer->plan, request, fleet, NULL, NULL, &answer->estimate, err);
+}
+
+static int
+find(struct plan_outcome *outcome, struct err *err)
+{
+    const struct fleet *fleet = outcome->cluster->fleet;
+    const struct fleet_request *request = &outcome->job->request;
+    int64_t began_us = clock_us();
+    if (fleet_search(request, fleet, &outcome->answer, err))
+        return -1;
+    outcome->seconds = (double)(clock_us() - began_us) / 1e6;
+    return 0;
+}
+
+/* What one more machine of each kind would bring. */
+static void
+find_gains(struct plan_outcome *outcome)
+{
+    const struct fleet *fleet = outcome->cluster->fleet;
+    struct err err;
+    outcome->gains = xcalloc((size_t)fleet->pools_count, sizeof(*outcome->gains));
+    for (int p = 0; p < fleet->pools_count; p++) {
+        struct plan_gain *gain = &outcome->gains[outcome->gains_count++];
+        gain->pool = p;
+        gain->devices = fleet->kinds[fleet->pools[p].kind].machine_devices;
+        gain->found =
+            fleet_gain(&outcome->job->request, fleet, p, &gain->estimate, &err) == 0;
+    }
+}
+
+static int
+show(const struct given *given, const struct plan_outcome *outcome, struct err *err)
+{
+    struct buf out = {0};
+    int result = 0;
+    if (given->svg) {
+        plan_svg_write(outcome, &out);
+        result = file_write(given->svg, out.data, out.len, 0644, err);
+        out.len = 0;
+    }
+    if (result == 0 && given->json)
+        plan_document_write(outcome, &out);
+    else if (result == 0)
+        plan_page_write(outcome, given->explain, &out);
+    if (result == 0) {
+        fwrite(out.data, 1, out.len, stdout);
+        if (given->json)
+            putchar('\n');
+    }
+    buf_release(&out);
+    return result;
+}
+
+static int
+plan(const struct given *given, struct err *err)
+{
+    struct plan_job job;
+    struct plan_cluster cluster = {0};
+    struct plan_outcome outcome = {.job = &job, .cluster = &cluster};
+    if (plan_job_read(given->job, &job, err))
+        return -1;
+    int result = plan_cluster_read(given->cluster, job.model, &cluster, err);
+    for (const char *line = cluster.notes; result == 0 && *line;) {
+        int len = (int)strcspn(line, "\n");
+        command_note("%.*s", len, line);
+        line += len + (line[len] == '\n');
+    }
+    if (result == 0)
+        result = plan_job_bind(&job, &cluster, err);
+    if (result == 0)
+        result = given->evaluate ? take_given(given->evaluate, &outcome, err)
+                                 : find(&outcome, err);
+    if (result == 0)
+        result = plan_timeline_make(&outcome.answer.plan, &job.request, cluster.fleet,
+                                    &outcome.answer.estimate, &outcome.timeline, err);
+    if (result == 0 && given->explain && !given->evaluate)
+        find_gains(&outcome);
+    if (result == 0)
+        result = show(given, &outcome, err);
+    if (result == 0 && !outcome.answer.estimate.fits)
+        result = err_set(err, ERR_PLAN,
+                         "the plan does not fit the memory of its devices; --explain "
+                         "shows where");
+    plan_outcome_release(&outcome);
+    plan_cluster_release(&cluster);
+    plan_job_release(&job);
+    return result;
+}
+
+int
+cmd_plan(int argc, char **argv)
+{
+    static const char doc[] =
+        "Say what a cluster would do with a job, without running anything: who trains "
+        "which layers, how fast, for how much, and why.\v"
+        "Examples:\n"
+        "  flotilla plan --cluster cluster.yaml --job job.yaml --explain\n"
+        "  flotilla plan --cluster cluster.yaml --job job.yaml --json > plan.json\n"
+        "  flotilla plan --cluster cluster.yaml --job job.yaml --evaluate plan.json\n\n"
+        "Exit status: 0 a plan, 1 nothing fits, 2 the input is wrong. The files are in "
+        "docs/planning.md; flotilla status --cluster FILE writes a running swarm as one.";
+    static const struct argp argp = {options, parse, NULL, doc, NULL, NULL, NULL};
+    struct given given = {0};
+    struct err err;
+    if (argp_parse(&argp, argc, argv, 0, NULL, &given))
+        return EXIT_USAGE;
+    return plan(&given, &err) ? command_fail(&err) : EXIT_DONE;
+}
