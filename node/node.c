@@ -493,8 +493,8 @@ node_watch_swarm(struct node *node)
     node->ticked_ms = node->entered_ms = clock_ms();
 }
 
-static void
-node_free(struct node *node)
+void
+node_close(struct node *node)
 {
     control_close(node);
     if (node->train)
@@ -588,8 +588,8 @@ copy_config(struct node_config *to, const struct node_config *from)
                           : NULL;
 }
 
-int
-node_run(const struct node_config *config, struct err *err)
+struct node *
+node_open(const struct node_config *config, struct err *err)
 {
     struct node *node = xcalloc(1, sizeof(*node));
     copy_config(&node->config, config);
@@ -599,14 +599,23 @@ node_run(const struct node_config *config, struct err *err)
     node->lead.excluded = excluded_new();
     node->links = links_new();
     node->ticked_ms = clock_ms();
-    int result =
-        key_setup(err) || open_local(node, err) || enter_start(node, err) ? -1 : 0;
-    if (result == 0) {
-        loop_run(node->loop);
-        result = node->exit_code == 0 ? 0
+    if (key_setup(err) || open_local(node, err) || enter_start(node, err)) {
+        node_close(node);
+        return NULL;
+    }
+    return node;
+}
+
+int
+node_run(const struct node_config *config, struct err *err)
+{
+    struct node *node = node_open(config, err);
+    if (!node)
+        return -1;
+    loop_run(node->loop);
+    int result = node->exit_code == 0 ? 0
                                       : err_set(err, ERR_STOPPED, "the node stopped: %s",
                                                 node->stop_reason);
-    }
-    node_free(node);
+    node_close(node);
     return result;
 }

@@ -184,6 +184,10 @@ struct node {
 };
 
 /* ---- node.c ---- */
+/* A node on its loop, entering its swarm; NULL: it cannot start. */
+struct node *node_open(const struct node_config *config, struct err *err);
+void node_close(struct node *node);
+/* Both, with the loop's run between them. */
 int node_run(const struct node_config *config, struct err *err);
 int node_open_swarm(struct node *node,
                     struct err *err); /* mesh, bulk, engine: once the swarm is known */
