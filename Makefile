@@ -97,6 +97,23 @@ $(BUILD)/test_$(1): $(call obj,$(wildcard tests/$(1)/*.c) \
 endef
 $(foreach s,$(SUITES),$(eval $(call suite,$(s))))
 
+# The simulator: whole nodes on invented hosts (tests/sim/world.h). Left out of the program are the
+# files that tests/sim replaces; calls of the C library and libsodium are led to tests/sim/system.c.
+SIM_WRAPS := socket bind listen accept4 recv send signalfd sigprocmask open close read write pwrite \
+             fsync rename unlink mkdir access stat lstat fstat flock opendir readdir closedir \
+             clock_gettime printf randombytes_buf sodium_malloc sodium_free \
+             crypto_sign_seed_keypair crypto_sign_detached crypto_sign_verify_detached \
+             crypto_sign_ed25519_sk_to_curve25519 crypto_sign_ed25519_pk_to_curve25519 \
+             agree_judged search
+SIM_OUT   := transport/base/log.c transport/base/mailbox.c transport/loop.c transport/socket.c \
+             transport/mesh.c transport/admit.c transport/join.c transport/group_ring.c \
+             $(wildcard transport/bulk*.c) node/events.c node/command.c node/show.c \
+             node/show_status.c $(wildcard node/cmd_*.c)
+SIM_CORE  := $(filter-out $(SIM_OUT),$(foreach f,transport/base transport gossip planner node,\
+             $(call sources,$(f)))) node/engine/recover.c tests/gossip/agree_history.c
+$(BUILD)/sim: $(call obj,$(wildcard tests/sim/*.c) $(SIM_CORE))
+	$(CC) $(LDFLAGS) $(SIM_WRAPS:%=-Wl,--wrap=%) -o $@ $^ $(LDLIBS)
+
 $(BUILD)/bench_%: $(BUILD)/obj/tests/bench/bench_%.c.o $(BUILD)/libflotilla.a
 	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 $(BUILD)/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.c.o $(BUILD)/libflotilla.a

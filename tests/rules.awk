@@ -13,7 +13,7 @@ BEGIN {
 
     # Each library has one home; the rest of the tree sees our header for it.
     home["zmq"]          = "^transport/(loop|socket|mesh|mesh_receive|admit|join|bulk|bulk_link)\\.c$"
-    home["sodium"]       = "^transport/key\\.c$"
+    home["sodium"]       = "^(transport/key|tests/sim/system)\\.c$"
     home["msgpack(/.*)?"] = "^transport/codec\\.c$"
     home["cyaml/.*"]     = "^transport/yaml\\.[ch]$"
     home["yaml"]         = "^transport/yaml\\.c$"

@@ -1,0 +1,201 @@
+/*
+ * join.c - the join socket (transport/join.h): one request, one answer, between hosts
+ * whose secrets are the same.
+ */
+#include "transport/join.h"
+#include "tests/sim/world.h"
+#include "transport/base/alloc.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { AGAIN_US = SECOND, SILENT_US = 5 * SECOND, HANG_UPS = 3 };
+
+struct join_server {
+    struct host *host;
+    uint8_t secret[KEY_CURVE_BYTES]; /* public half of the pair that follows from it */
+    join_request_fn fn;
+    void *arg;
+    uint64_t refused;
+};
+
+struct join_client {
+    struct host *host;
+    uint8_t secret[KEY_CURVE_BYTES];
+    int target;
+    uint8_t *request;
+    size_t len;
+    join_result_fn fn;
+    void *arg;
+    uint64_t attempt; /* the one at hand: others are void */
+    int hang_ups;
+    int said; /* the last result, -1: none */
+};
+
+static uint64_t attempts; /* over all clients, so that a number names its client */
+static struct join_client *clients[HOSTS_MAX];
+
+struct join_server *
+join_listen(struct loop *loop, const struct secret *secret, const struct address *listen,
+            join_request_fn fn, void *arg, struct err *err)
+{
+    (void)loop;
+    (void)listen;
+    (void)err;
+    struct join_server *server = xcalloc(1, sizeof(*server));
+    server->host = here;
+    memcpy(server->secret, secret_join_public(secret), KEY_CURVE_BYTES);
+    server->fn = fn;
+    server->arg = arg;
+    here->door = server;
+    return server;
+}
+
+void
+join_server_close(struct join_server *server)
+{
+    free(server);
+}
+
+uint64_t
+join_server_refused(const struct join_server *server)
+{
+    return server->refused;
+}
+
+/* ---- the joiner ---- */
+
+static void attempt(struct join_client *client, int64_t in_us);
+
+static struct join_client *
+client_of(const struct event *event)
+{
+    struct join_client *client = clients[event->host];
+    return client && client->attempt == (uint64_t)event->a ? client : NULL;
+}
+
+/* Each change of result is said once; the handler may close the client. */
+static void
+say(struct join_client *client, enum join_result result)
+{
+    if (client->said == (int)result)
+        return;
+    client->said = (int)result;
+    client->fn(client->arg, result, NULL, 0);
+}
+
+static void
+answered(struct event *event)
+{
+    struct join_client *client = client_of(event);
+    if (!client)
+        return;
+    client->attempt = 0;
+    client->said = JOIN_ANSWERED;
+    client->fn(client->arg, JOIN_ANSWERED, event->data, event->len);
+}
+
+static void
+asked(struct event *event)
+{
+    struct join_server *server = here->door;
+    const struct host *client = &world.hosts[event->b];
+    if (!server)
+        return;
+    struct buf answer = {0};
+    server->fn(server->arg, event->data, event->len, &answer);
+    if (answer.len == 0) {
+        server->refused++;
+    } else if (world_path(here->index, client->index) && client->life == (uint64_t)event->c) {
+        struct event *back =
+            world_in(world_delay(here->index, client->index), client, answered);
+        back->a = event->a;
+        back->data = xmemdup(answer.data, answer.len);
+        back->len = answer.len;
+    }
+    buf_release(&answer);
+}
+
+static void
+silent(struct event *event)
+{
+    struct join_client *client = client_of(event);
+    if (!client)
+        return;
+    attempt(client, AGAIN_US);
+    say(client, JOIN_SILENT);
+}
+
+static void
+reach(struct event *event)
+{
+    struct join_client *client = client_of(event);
+    if (!client)
+        return;
+    const struct host *target =
+        client->target >= 0 ? &world.hosts[client->target] : NULL;
+    if (!target || !target->node || !target->door ||
+        !world_path(here->index, target->index) ||
+        !world_path(target->index, here->index)) {
+        attempt(client, AGAIN_US);
+        say(client, JOIN_NOBODY);
+        return;
+    }
+    if (memcmp(target->door->secret, client->secret, KEY_CURVE_BYTES) != 0) {
+        client->hang_ups++;
+        attempt(client, AGAIN_US);
+        if (client->hang_ups >= HANG_UPS)
+            say(client, JOIN_HUNG_UP);
+        return;
+    }
+    struct event *request =
+        world_in(world_delay(here->index, target->index), target, asked);
+    request->a = event->a;
+    request->b = here->index;
+    request->c = (int64_t)here->life;
+    request->data = xmemdup(client->request, client->len);
+    request->len = client->len;
+    world_in(SILENT_US, here, silent)->a = event->a;
+}
+
+static void
+attempt(struct join_client *client, int64_t in_us)
+{
+    client->attempt = ++attempts;
+    int64_t us = in_us + 1000;
+    if (client->target >= 0)
+        us += 2 * world_delay(client->host->index, client->target);
+    world_in(us, client->host, reach)->a = (int64_t)client->attempt;
+}
+
+struct join_client *
+join_dial(struct loop *loop, const struct secret *secret, const struct address *seed,
+          const void *request, size_t len, join_result_fn fn, void *arg, struct err *err)
+{
+    (void)loop;
+    (void)err;
+    struct join_client *client = xcalloc(1, sizeof(*client));
+    client->host = here;
+    memcpy(client->secret, secret_join_public(secret), KEY_CURVE_BYTES);
+    const struct host *target = host_at(seed->host);
+    client->target = target ? target->index : -1;
+    client->request = xmemdup(request, len);
+    client->len = len;
+    client->fn = fn;
+    client->arg = arg;
+    client->said = -1;
+    clients[here->index] = client;
+    attempt(client, 0);
+    return client;
+}
+
+void
+join_client_close(struct join_client *client)
+{
+    if (!client)
+        return;
+    if (clients[client->host->index] == client)
+        clients[client->host->index] = NULL;
+    free(client->request);
+    free(client);
+}

@@ -1,0 +1,230 @@
+/*
+ * main.c - run seeds of the simulator.
+ *
+ *     build/sim --seeds 2000              seeds 1 .. 2000
+ *     build/sim --seed 17 --trace         one, with its story
+ *     build/sim --recorded FILE           the seeds that once broke something
+ *
+ * Each seed runs in a process of its own, so that nothing is left of the one before.
+ */
+#include "tests/sim/story.h"
+#include "tests/sim/system.h"
+#include "tests/sim/world.h"
+#include "tests/sim/mutant.h"
+#include "transport/base/alloc.h"
+#include "transport/base/must.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { JOBS_MAX = 64, SEED_MS_MAX = 120000 };
+
+enum mutant mutant_chosen;
+
+struct run {
+    pid_t pid; /* 0: free */
+    int fd;
+    uint64_t seed;
+    int64_t began_ms;
+};
+
+struct totals {
+    uint64_t passed, failed, trace;
+    uint64_t events, frames, epochs;
+    int64_t steps, settled_ms_max, crashes, starts, cuts, pauses;
+    uint64_t first_failed;
+};
+
+static void
+child(uint64_t seed, int fd)
+{
+    struct story_result result;
+    story_run(seed, &result);
+    ssize_t written = write(fd, &result, sizeof(result));
+    _exit(written == (ssize_t)sizeof(result) ? 0 : 1);
+}
+
+static void
+start(struct run *run, uint64_t seed)
+{
+    int ends[2];
+    must(pipe(ends) == 0);
+    fflush(stdout);
+    run->began_ms = system_real_ms();
+    run->seed = seed;
+    run->pid = fork();
+    must(run->pid >= 0);
+    if (run->pid == 0) {
+        close(ends[0]);
+        alarm(SEED_MS_MAX / 1000);
+        child(seed, ends[1]);
+    }
+    close(ends[1]);
+    run->fd = ends[0];
+}
+
+/* The seed's result; what became of a process that ended without one is a failure. */
+static void
+collect(struct run *run, struct story_result *result)
+{
+    ssize_t got = read(run->fd, result, sizeof(*result));
+    int status;
+    waitpid(run->pid, &status, 0);
+    close(run->fd);
+    if (got != (ssize_t)sizeof(*result)) {
+        memset(result, 0, sizeof(*result));
+        result->seed = run->seed;
+        snprintf(result->why, sizeof(result->why),
+                 "its process ended without a result, signal %d",
+                 WIFSIGNALED(status) ? WTERMSIG(status) : 0);
+    }
+    run->pid = 0;
+}
+
+static void
+tell_failure(const struct story_result *result)
+{
+    printf("seed %llu: %s\n    replay: build/sim --seed %llu --trace\n",
+           (unsigned long long)result->seed, result->why,
+           (unsigned long long)result->seed);
+    fflush(stdout);
+    pid_t pid = fork();
+    must(pid >= 0);
+    if (pid == 0) {
+        struct story_result again;
+        world.trace = true;
+        story_run(result->seed, &again);
+        fflush(stdout);
+        _exit(0);
+    }
+    waitpid(pid, NULL, 0);
+}
+
+static void
+add(struct totals *totals, const struct story_result *result)
+{
+    totals->trace += rng_mix(result->seed, result->hash);
+    totals->events += result->events;
+    totals->frames += result->frames;
+    totals->epochs += result->epochs;
+    totals->steps += result->steps;
+    totals->crashes += result->crashes;
+    totals->starts += result->starts;
+    totals->cuts += result->cuts;
+    totals->pauses += result->pauses;
+    if (result->settled_ms > totals->settled_ms_max)
+        totals->settled_ms_max = result->settled_ms;
+    if (result->why[0]) {
+        totals->failed++;
+        if (!totals->first_failed)
+            totals->first_failed = result->seed;
+    } else {
+        totals->passed++;
+    }
+}
+
+/* ---- the command ---- */
+
+struct options {
+    uint64_t from, seeds;
+    int jobs;
+    bool trace, quiet, stop;
+};
+
+static void
+run_seeds(const struct options *options, struct totals *totals)
+{
+    struct run runs[JOBS_MAX] = {{0}};
+    uint64_t next = options->from, end = options->from + options->seeds;
+    int running = 0;
+    while (next < end || running > 0) {
+        if (options->stop && totals->failed > 0)
+            next = end;
+        for (int i = 0; i < options->jobs && next < end; i++)
+            if (runs[i].pid == 0) {
+                start(&runs[i], next++);
+                running++;
+            }
+        struct pollfd waits[JOBS_MAX];
+        for (int i = 0; i < options->jobs; i++)
+            waits[i] = (struct pollfd){.fd = runs[i].pid ? runs[i].fd : -1,
+                                       .events = POLLIN | POLLHUP};
+        if (poll(waits, (nfds_t)options->jobs, -1) < 0 && errno != EINTR)
+            break;
+        for (int i = 0; i < options->jobs; i++) {
+            struct story_result result;
+            if (!runs[i].pid || !waits[i].revents)
+                continue;
+            collect(&runs[i], &result);
+            running--;
+            add(totals, &result);
+            if (result.why[0] && !options->quiet)
+                tell_failure(&result);
+        }
+    }
+}
+
+static int
+run_one(uint64_t seed)
+{
+    struct story_result result;
+    story_run(seed, &result);
+    printf("seed %llu: %s\n    %d hosts, %llu events, %llu frames, %llu epochs, %lld "
+           "steps, settled after %lld ms, trace %016llx\n",
+           (unsigned long long)seed, result.why[0] ? result.why : "passed", result.hosts,
+           (unsigned long long)result.events, (unsigned long long)result.frames,
+           (unsigned long long)result.epochs, (long long)result.steps,
+           (long long)result.settled_ms, (unsigned long long)result.hash);
+    return result.why[0] ? 1 : 0;
+}
+
+static int
+usage(void)
+{
+    fprintf(stderr, "usage: sim [--seed N [--trace]] [--from N] [--seeds N] [--jobs N]\n");
+    return 2;
+}
+
+int
+main(int argc, char **argv)
+{
+    struct options options = {.from = 1, .seeds = 2000, .jobs = 2};
+    uint64_t one = 0;
+    for (int i = 1; i < argc; i++) {
+        const char *value = i + 1 < argc ? argv[i + 1] : "";
+        if (strcmp(argv[i], "--trace") == 0) {
+            world.trace = true;
+            continue;
+        }
+        if (i + 1 == argc)
+            return usage();
+        unsigned long long number = strtoull(value, NULL, 10);
+        if (strcmp(argv[i], "--seed") == 0)
+            one = number;
+        else if (strcmp(argv[i], "--from") == 0)
+            options.from = number;
+        else if (strcmp(argv[i], "--seeds") == 0)
+            options.seeds = number;
+        else if (strcmp(argv[i], "--jobs") == 0 && number >= 1 && number <= JOBS_MAX)
+            options.jobs = (int)number;
+        else
+            return usage();
+        i++;
+    }
+    if (one)
+        return run_one(one);
+    struct totals totals = {0};
+    int64_t began = system_real_ms();
+    run_seeds(&options, &totals);
+    int64_t ms = system_real_ms() - began;
+    printf("sim: %llu seeds passed, %llu failed, %lld.%lld s; trace %016llx\n",
+           (unsigned long long)totals.passed, (unsigned long long)totals.failed,
+           (long long)ms / 1000, (long long)ms % 1000 / 100,
+           (unsigned long long)totals.trace);
+    return totals.failed ? 1 : 0;
+}

@@ -1,0 +1,616 @@
+/*
+ * net.c - the control plane's connections (transport/mesh.h, admit.h) between the hosts.
+ *
+ * A connection is one way, as in the real mesh: from who dialled to who was dialled, in
+ * order, until it closes. TCP underneath: what does not come through waits, and the
+ * connection closes when it waits for HEARTBEAT_US.
+ */
+#include "tests/sim/check.h"
+#include "tests/sim/world.h"
+#include "transport/base/alloc.h"
+#include "transport/base/must.h"
+#include "transport/mesh.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    PEERS_MAX = HOSTS_MAX * 4, /* ids that hosts had before count, too */
+    DIAL_US = 5 * SECOND,
+    LOOK_AGAIN_US = 250 * MS,
+    HEARTBEAT_US = 15 * SECOND,
+    BACKOFF_MS = 100,
+    BACKOFF_MS_MAX = 1500,
+    SOUND_US = SECOND
+};
+
+struct conn {
+    int from, to;
+    uint64_t from_life, to_life;
+    bool open;
+    bool lossy; /* it closed, and what was under way is lost */
+    int64_t last_us;    /* of the delivery of its last frame */
+    int64_t blocked_us; /* since then a direction does not come through; 0: both do */
+    struct event **waits; /* frames that do not come through, in order */
+    size_t waits_count, waits_room;
+};
+
+static struct conn *conns;
+static size_t conns_count, conns_room;
+
+/* ---- who may connect ---- */
+
+struct admit {
+    size_t count;
+    struct id list[MEMBERS_MAX];
+    uint64_t refused;
+};
+
+struct admit *
+admit_open(struct loop *loop, struct err *err)
+{
+    (void)loop;
+    (void)err;
+    return xcalloc(1, sizeof(struct admit));
+}
+
+void
+admit_close(struct admit *admit)
+{
+    free(admit);
+}
+
+void
+admit_joiner(struct admit *admit, const uint8_t curve_public[KEY_CURVE_BYTES])
+{
+    (void)admit;
+    (void)curve_public; /* join.c compares the secrets */
+}
+
+bool
+admit_allowed(const struct admit *admit, const struct id *node)
+{
+    for (size_t i = 0; i < admit->count; i++)
+        if (id_equal(&admit->list[i], node))
+            return true;
+    return false;
+}
+
+void
+admit_allow(struct admit *admit, const struct id *node)
+{
+    if (!admit_allowed(admit, node) && admit->count < MEMBERS_MAX)
+        admit->list[admit->count++] = *node;
+}
+
+void
+admit_deny(struct admit *admit, const struct id *node)
+{
+    for (size_t i = 0; i < admit->count; i++)
+        if (id_equal(&admit->list[i], node))
+            admit->list[i--] = admit->list[--admit->count];
+}
+
+uint64_t
+admit_refused(const struct admit *admit)
+{
+    return admit->refused;
+}
+
+/* ---- dialling ---- */
+
+struct peer {
+    struct id id;
+    struct address base;
+    int target;       /* host, -1: none has this address */
+    size_t conn;      /* of the dial or connection at hand */
+    uint64_t dial;    /* the dial's number: others are void */
+    bool up, waits;   /* connected; between two dials */
+    int64_t began_us; /* of the dial */
+    int64_t up_us;
+    int64_t backoff_ms;
+    struct mesh_peer_stats stats;
+    uint64_t sequence;
+};
+
+struct mesh {
+    struct host *host;
+    struct admit *admit;
+    struct mesh_options options;
+    struct peer peers[PEERS_MAX];
+    int count;
+    uint64_t dials;
+};
+
+static struct peer *
+find(struct mesh *mesh, const struct id *id)
+{
+    for (int i = 0; i < mesh->count; i++)
+        if (id_equal(&mesh->peers[i].id, id))
+            return &mesh->peers[i];
+    return NULL;
+}
+
+static struct peer *
+find_dial(struct mesh *mesh, uint64_t dial)
+{
+    for (int i = 0; i < mesh->count; i++)
+        if (mesh->peers[i].dial == dial)
+            return &mesh->peers[i];
+    return NULL;
+}
+
+static void dial(struct mesh *mesh, struct peer *peer);
+
+static void
+conn_close(size_t at, bool lossy)
+{
+    struct conn *conn = &conns[at];
+    if (!conn->open)
+        return;
+    conn->open = false;
+    conn->lossy = lossy;
+    for (size_t i = 0; i < conn->waits_count; i++) {
+        free(conn->waits[i]->data);
+        free(conn->waits[i]);
+    }
+    free(conn->waits);
+    conn->waits = NULL;
+    conn->waits_count = conn->waits_room = 0;
+}
+
+/* The owner is told last: it may forget the peer. */
+static void
+tell(struct mesh *mesh, struct peer *peer, enum mesh_event event)
+{
+    static const char *const names[] = {"up", "down", "refused", "denied"};
+    struct id id = peer->id;
+    world_say("connection to n%d: %s", peer->target, names[event]);
+    mesh->options.peer(mesh->options.arg, &id, event);
+}
+
+static void
+dial_again(struct event *event)
+{
+    struct mesh *mesh = here->mesh;
+    struct peer *peer = find_dial(mesh, (uint64_t)event->a);
+    if (peer && peer->waits)
+        dial(mesh, peer);
+}
+
+static void
+dial_later(struct mesh *mesh, struct peer *peer)
+{
+    peer->up = false;
+    peer->waits = true;
+    peer->dial = ++mesh->dials;
+    peer->backoff_ms = peer->backoff_ms ? peer->backoff_ms * 2 : BACKOFF_MS;
+    if (peer->backoff_ms > BACKOFF_MS_MAX)
+        peer->backoff_ms = BACKOFF_MS_MAX;
+    world_in(peer->backoff_ms * MS, mesh->host, dial_again)->a = (int64_t)peer->dial;
+}
+
+/* The peer has dialled us: no need to wait for the back-off. */
+static void
+dialled_us(struct event *event)
+{
+    struct mesh *mesh = here->mesh;
+    for (int i = 0; mesh && i < mesh->count; i++)
+        if (mesh->peers[i].target == (int)event->a && mesh->peers[i].waits)
+            dial(mesh, &mesh->peers[i]);
+}
+
+static size_t
+conn_new(int from, int to)
+{
+    if (conns_count == conns_room) {
+        conns_room = conns_room ? conns_room * 2 : 256;
+        conns = xrealloc(conns, conns_room, sizeof(*conns));
+    }
+    conns[conns_count] = (struct conn){.from = from,
+                                       .to = to,
+                                       .from_life = world.hosts[from].life,
+                                       .to_life = world.hosts[to].life,
+                                       .open = true};
+    return conns_count++;
+}
+
+static bool
+both_ways(int a, int b)
+{
+    return world_path(a, b) && world_path(b, a);
+}
+
+static void
+look(struct event *event)
+{
+    struct mesh *mesh = here->mesh;
+    struct peer *peer = find_dial(mesh, (uint64_t)event->a);
+    if (!peer || peer->up || peer->waits)
+        return;
+    struct host *target = peer->target >= 0 ? &world.hosts[peer->target] : NULL;
+    bool silent = target && (!both_ways(here->index, target->index) ||
+                             (target->node && !host_up(target)));
+    if (target && world.refused[here->index][target->index])
+        silent = false;
+    if (silent && world.now_us - peer->began_us < DIAL_US) {
+        world_in(LOOK_AGAIN_US, here, look)->a = event->a;
+        return;
+    }
+    bool nobody = silent || !target || !target->node || !target->mesh ||
+                  world.refused[here->index][target->index] ||
+                  !id_equal(&target->node->id, &peer->id);
+    if (nobody) {
+        dial_later(mesh, peer);
+        tell(mesh, peer, MESH_REFUSED);
+    } else if (!admit_allowed(target->mesh->admit, &here->node->id)) {
+        target->mesh->admit->refused++;
+        dial_later(mesh, peer);
+        tell(mesh, peer, MESH_DENIED);
+    } else {
+        peer->up = true;
+        peer->up_us = world.now_us;
+        peer->sequence = 0;
+        peer->conn = conn_new(here->index, target->index);
+        world_in(world_delay(here->index, target->index), target, dialled_us)->a =
+            here->index;
+        tell(mesh, peer, MESH_UP);
+    }
+}
+
+static void
+dial(struct mesh *mesh, struct peer *peer)
+{
+    if (peer->up)
+        conn_close(peer->conn, true);
+    peer->up = peer->waits = false;
+    peer->dial = ++mesh->dials;
+    peer->began_us = world.now_us;
+    int64_t us = 100;
+    if (peer->target >= 0)
+        us += 2 * (world_delay(mesh->host->index, peer->target) +
+                   world_delay(peer->target, mesh->host->index));
+    world_in(us, mesh->host, look)->a = (int64_t)peer->dial;
+}
+
+/* ---- a connection ends ---- */
+
+static void
+down(struct event *event)
+{
+    struct mesh *mesh = here->mesh;
+    for (int i = 0; mesh && i < mesh->count; i++) {
+        struct peer *peer = &mesh->peers[i];
+        if (!peer->up || peer->conn != (size_t)event->a)
+            continue;
+        conn_close(peer->conn, event->b != 0);
+        peer->up = false;
+        if (world.now_us - peer->up_us >= SOUND_US) {
+            peer->backoff_ms = 0;
+            dial(mesh, peer);
+        } else {
+            dial_later(mesh, peer);
+        }
+        tell(mesh, peer, MESH_DOWN);
+        return;
+    }
+}
+
+static void
+say_down(size_t at, int64_t in_us, bool lossy)
+{
+    const struct host *from = &world.hosts[conns[at].from];
+    if (!from->node || from->life != conns[at].from_life)
+        return;
+    struct event *event = world_in(in_us, from, down);
+    event->a = (int64_t)at;
+    event->b = lossy;
+}
+
+static bool
+conn_dead(const struct conn *conn)
+{
+    const struct host *to = &world.hosts[conn->to];
+    return !to->node || to->life != conn->to_life;
+}
+
+static bool
+conn_blocked(const struct conn *conn)
+{
+    return !both_ways(conn->from, conn->to) || !host_up(&world.hosts[conn->to]);
+}
+
+/* Was it blocked all the while? */
+static void
+heartbeat(struct event *event)
+{
+    struct conn *conn = &conns[event->a];
+    if (conn->open && conn->blocked_us == event->b &&
+        (conn_blocked(conn) || conn_dead(conn)))
+        say_down((size_t)event->a, 0, true);
+}
+
+static void deliver(struct event *event);
+
+/* What waited comes through, in order. */
+static void
+flush(size_t at)
+{
+    struct conn *conn = &conns[at];
+    size_t count = conn->waits_count;
+    conn->waits_count = 0;
+    for (size_t i = 0; i < count; i++) {
+        struct event *frame = conn->waits[i];
+        int64_t due = world.now_us + world_delay(conn->from, conn->to);
+        conn->last_us = due > conn->last_us ? due : conn->last_us;
+        struct event *again =
+            world_in(conn->last_us - world.now_us, &world.hosts[conn->to], deliver);
+        again->a = frame->a;
+        again->b = frame->b;
+        again->c = frame->c;
+        again->data = frame->data;
+        again->len = frame->len;
+        free(frame);
+    }
+}
+
+static void
+conn_look(size_t at)
+{
+    struct conn *conn = &conns[at];
+    bool blocked = conn_blocked(conn);
+    if (blocked && conn->blocked_us == 0) {
+        conn->blocked_us = world.now_us;
+        struct event *event =
+            world_in(HEARTBEAT_US + (int64_t)world_below(SECOND), NULL, heartbeat);
+        event->a = (int64_t)at;
+        event->b = conn->blocked_us;
+    } else if (!blocked) {
+        conn->blocked_us = 0;
+    }
+    if (!conn_dead(conn) && world_path(conn->from, conn->to))
+        flush(at);
+}
+
+static void
+look_at_all(struct event *event)
+{
+    (void)event;
+    for (size_t i = 0; i < conns_count; i++)
+        if (conns[i].open)
+            conn_look(i);
+}
+
+void
+net_paths_changed(void)
+{
+    look_at_all(NULL);
+    /* And when those that are stopped wake up. */
+    for (int i = 0; i < world.hosts_count; i++)
+        if (world.hosts[i].node && world.hosts[i].paused_us > world.now_us)
+            world_in(world.hosts[i].paused_us - world.now_us + 1, NULL, look_at_all);
+}
+
+void
+net_process_gone(int index)
+{
+    for (size_t i = 0; i < conns_count; i++) {
+        struct conn *conn = &conns[i];
+        if (!conn->open)
+            continue;
+        if (conn->from == index) {
+            conn_close(i, world_below(2) == 0);
+        } else if (conn->to == index) {
+            /* A word from its system, unless the way is blocked. */
+            bool comes = world_path(index, conn->from);
+            say_down(i, comes ? world_delay(index, conn->from) : HEARTBEAT_US, true);
+        }
+    }
+}
+
+/* ---- frames ---- */
+
+static void
+wait_in_conn(struct conn *conn, struct event *event)
+{
+    struct event *kept = xmemdup(event, sizeof(*event));
+    event->data = NULL;
+    if (conn->waits_count == conn->waits_room) {
+        conn->waits_room = conn->waits_room ? conn->waits_room * 2 : 16;
+        conn->waits = xrealloc(conn->waits, conn->waits_room, sizeof(*conn->waits));
+    }
+    conn->waits[conn->waits_count++] = kept;
+}
+
+static bool
+gossips(enum frame_kind kind)
+{
+    return kind <= FRAME_DIGEST;
+}
+
+static void
+hand_over(struct mesh *mesh, const struct event *event)
+{
+    const struct host *from = &world.hosts[conns[event->a].from];
+    struct frame frame;
+    struct err err;
+    if (frame_unpack(event->data, event->len, &frame, &err)) {
+        world_breach("a frame from %s does not open: %s", from->address, err.msg);
+        return;
+    }
+    if (!admit_allowed(mesh->admit, &frame.from))
+        return;
+    world.frames++;
+    world_mix((uint64_t)frame.kind << 32 | (uint64_t)here->index << 8 |
+              (uint64_t)from->index);
+    world_mix_bytes(frame.body, frame.body_len);
+    if (world.trace && !gossips(frame.kind) && frame.kind != FRAME_BEAT &&
+        frame.kind != FRAME_BEAT_REPLY)
+        world_say("hears %s from %s", frame_kind_name(frame.kind), from->address);
+    struct peer *peer = find(mesh, &frame.from);
+    if (peer) {
+        peer->stats.received_frames++;
+        peer->stats.received_bytes += event->len;
+        peer->stats.last_heard_ms = loop_now_ms(here->loop);
+    }
+    mesh->options.frame(mesh->options.arg, &frame);
+}
+
+static void
+deliver(struct event *event)
+{
+    struct conn *conn = &conns[event->a];
+    if ((!conn->open && conn->lossy) || conn_dead(conn))
+        return;
+    if (conn->open && (conn->waits_count > 0 || !world_path(conn->from, conn->to))) {
+        wait_in_conn(conn, event);
+        return;
+    }
+    if (!world_path(conn->from, conn->to))
+        return;
+    hand_over(here->mesh, event);
+}
+
+static void
+send_frame(size_t at, int64_t us, const struct buf *bytes)
+{
+    struct event *event = world_in(us, &world.hosts[conns[at].to], deliver);
+    event->life = conns[at].to_life;
+    event->a = (int64_t)at;
+    event->data = xmemdup(bytes->data, bytes->len);
+    event->len = bytes->len;
+}
+
+int
+mesh_send(struct mesh *mesh, const struct id *to, enum frame_kind kind, const void *body,
+          size_t len, struct err *err)
+{
+    struct peer *peer = find(mesh, to);
+    if (!peer || !peer->up)
+        return err_set(err, ERR_PEER, "there is no connection");
+    if (mesh->host->dying)
+        return 0;
+    check_sent(mesh->host, to, kind, body, len);
+    if (gossips(kind) && world_chance(world.faults.drop_ppm))
+        return 0;
+    struct conn *conn = &conns[peer->conn];
+    struct buf bytes = {0};
+    frame_pack(mesh->options.key, &mesh->options.swarm, kind, to, ++peer->sequence, body,
+               len, &bytes);
+    peer->stats.sent_frames++;
+    peer->stats.sent_bytes += bytes.len;
+    int64_t due = world.now_us + world_delay(conn->from, conn->to);
+    if (world_chance(world.faults.stall_ppm))
+        due += (int64_t)world_below((uint64_t)world.faults.stall_ms * MS);
+    conn->last_us = due > conn->last_us ? due : conn->last_us;
+    send_frame(peer->conn, conn->last_us - world.now_us, &bytes);
+    if (world_chance(world.faults.twice_ppm))
+        send_frame(peer->conn,
+                   conn->last_us - world.now_us + (int64_t)world_below(2 * SECOND),
+                   &bytes);
+    if (world_chance(world.faults.break_ppm))
+        say_down(peer->conn, (int64_t)world_below(20 * MS), world_below(2) == 0);
+    buf_release(&bytes);
+    return 0;
+}
+
+/* ---- the rest of mesh.h ---- */
+
+struct mesh *
+mesh_open(struct loop *loop, struct admit *admit, const struct mesh_options *options,
+          struct err *err)
+{
+    (void)loop;
+    (void)err;
+    struct mesh *mesh = xcalloc(1, sizeof(*mesh));
+    mesh->host = here;
+    mesh->admit = admit;
+    mesh->options = *options;
+    here->mesh = mesh;
+    return mesh;
+}
+
+void
+mesh_close(struct mesh *mesh)
+{
+    free(mesh);
+}
+
+void
+mesh_peer(struct mesh *mesh, const struct id *id, const struct address *base)
+{
+    struct peer *peer = find(mesh, id);
+    if (id_equal(id, key_id(mesh->options.key)))
+        return;
+    if (peer && peer->base.port == base->port &&
+        strcmp(peer->base.host, base->host) == 0)
+        return;
+    if (!peer) {
+        must(mesh->count < PEERS_MAX);
+        peer = &mesh->peers[mesh->count++];
+        *peer = (struct peer){.id = *id};
+    }
+    if (peer->up)
+        conn_close(peer->conn, true);
+    peer->up = false;
+    peer->base = *base;
+    const struct host *target = host_at(base->host);
+    peer->target = target ? target->index : -1;
+    peer->backoff_ms = 0;
+    dial(mesh, peer);
+}
+
+void
+mesh_forget(struct mesh *mesh, const struct id *id)
+{
+    struct peer *peer = find(mesh, id);
+    if (!peer)
+        return;
+    if (peer->up)
+        conn_close(peer->conn, true);
+    *peer = mesh->peers[--mesh->count];
+}
+
+void
+mesh_redial(struct mesh *mesh, const struct id *id)
+{
+    struct peer *peer = find(mesh, id);
+    if (peer && peer->waits)
+        dial(mesh, peer);
+}
+
+bool
+mesh_connected(const struct mesh *mesh, const struct id *id)
+{
+    for (int i = 0; i < mesh->count; i++)
+        if (id_equal(&mesh->peers[i].id, id))
+            return mesh->peers[i].up;
+    return false;
+}
+
+bool
+mesh_stats(const struct mesh *mesh, const struct id *id, struct mesh_peer_stats *out)
+{
+    for (int i = 0; i < mesh->count; i++)
+        if (id_equal(&mesh->peers[i].id, id)) {
+            *out = mesh->peers[i].stats;
+            return true;
+        }
+    return false;
+}
+
+void
+net_open(void)
+{
+    conns_count = 0;
+}
+
+void
+net_close(void)
+{
+    for (size_t i = 0; i < conns_count; i++)
+        conn_close(i, true);
+    free(conns);
+    conns = NULL;
+    conns_count = conns_room = 0;
+}

@@ -1,0 +1,247 @@
+#include "tests/sim/story.h"
+#include "tests/sim/check.h"
+#include "tests/sim/disk.h"
+#include "tests/sim/trouble.h"
+#include "transport/base/must.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { LOOK_US = 100 * MS, SETTLE_US = 90 * SECOND, ADVANCE_US = 30 * SECOND };
+
+static int64_t
+between(int64_t least, int64_t most)
+{
+    return least + (int64_t)world_below((uint64_t)(most - least + 1));
+}
+
+static void
+make_hosts(void)
+{
+    uint64_t drawn = world_below(100);
+    int count = drawn < 8 ? 1 + (int)world_below(2)
+                : drawn < 75 ? 3 + (int)world_below(4)
+                : drawn < 93 ? 7 + (int)world_below(3)
+                             : 10 + (int)world_below(6);
+    int zones = 1 + (int)world_below(3);
+    world.hosts_count = count;
+    for (int i = 0; i < count; i++) {
+        struct host *host = &world.hosts[i];
+        *host = (struct host){.index = i,
+                              .life = 1,
+                              .memory_bytes = 64 << 20,
+                              .speed_percent = (int)between(40, 150),
+                              .clock_us = between(1000, 10000000) * SECOND,
+                              .rate_ppm = between(999000, 1001000)};
+        host->disk = disk_new(i);
+        host->rng = (struct rng){.seed = world.seed, .stream = 100 + (uint64_t)i};
+        snprintf(host->zone, sizeof(host->zone), "%c", 'a' + (int)world_below((uint64_t)zones));
+        snprintf(host->address, sizeof(host->address), "n%d:7700", i);
+    }
+    if (world_below(6) == 0)
+        world.hosts[world_below((uint64_t)count)].lies = true;
+    if (world_below(8) == 0)
+        world.hosts[world_below((uint64_t)count)].contrary = true;
+    if (world_below(4) == 0) /* so little that a model takes several */
+        for (int i = 0; i < count; i++)
+            world.hosts[i].memory_bytes = between(600 << 10, 4 << 20);
+}
+
+/* ---- safety: a swarm forms, works, and meets with trouble ---- */
+
+static void
+come_in(struct event *event)
+{
+    struct host *host = &world.hosts[event->a];
+    if (!host->node && host->starts_us == 0) {
+        host->starts_us = world.now_us;
+        trouble_join(host);
+    }
+}
+
+static void
+strike(struct event *event)
+{
+    (void)event;
+    if (world.healed || world.faults.every_ms == 0)
+        return;
+    trouble_strike();
+    world_in(between(1, 2 * world.faults.every_ms) * MS, NULL, strike);
+}
+
+static void
+first_job(struct event *event)
+{
+    (void)event;
+    trouble_submit(trouble_any(), (int)between(10, 150));
+}
+
+static void
+mend(struct event *event)
+{
+    (void)event;
+    trouble_mend();
+    world_in(LOOK_US, NULL, mend);
+}
+
+static void
+begin(void)
+{
+    struct faults faults = world.faults;
+    world.faults = (struct faults){.delay_us = faults.delay_us};
+    host_start(&world.hosts[0], NULL);
+    must(world.hosts[0].node);
+    world.hosts[0].starts_us = 1;
+    world_run(500 * MS);
+    for (int i = 1; i < world.hosts_count; i++)
+        world_in(world_below(5) == 0 ? between(0, 15 * SECOND) : between(0, 2 * SECOND),
+                 NULL, come_in)
+            ->a = i;
+    world_in(0, NULL, mend);
+    if (world_below(8) != 0)
+        world_in(between(SECOND, 6 * SECOND), NULL, first_job);
+    bool early = world_below(3) == 0; /* trouble from the start */
+    world_run(early ? 300 * MS : 4 * SECOND);
+    world.faults = faults;
+    world_in(between(0, 2 * SECOND), NULL, strike);
+}
+
+/* ---- liveness ---- */
+
+static bool
+awaited(const struct host *host)
+{
+    return !host->banned;
+}
+
+/* Does everybody who is awaited agree, follow one leader and go on? Why not. */
+static bool
+settled(char why[WHY_SIZE])
+{
+    uint64_t newest = check_newest_epoch();
+    const struct id *leader = NULL;
+    uint32_t count = 0;
+    for (int i = 0; i < world.hosts_count; i++) {
+        const struct host *host = &world.hosts[i];
+        if (!awaited(host))
+            continue;
+        count++;
+        const struct node *node = host->node;
+        if (!node || !node->entered) {
+            snprintf(why, WHY_SIZE, "%s %s", host->address,
+                     node ? "has not entered" : "does not run");
+            return false;
+        }
+        if (node->decree.epoch != newest || !node->member) {
+            snprintf(why, WHY_SIZE, "%s is in epoch %llu of %llu and %s", host->address,
+                     (unsigned long long)node->decree.epoch, (unsigned long long)newest,
+                     node->member ? "a member" : "no member");
+            return false;
+        }
+        const struct id *led = agree_leader(node->agree);
+        if (id_empty(led) || (leader && !id_equal(led, leader))) {
+            snprintf(why, WHY_SIZE, "%s follows %s", host->address,
+                     id_empty(led) ? "nobody" : "another leader");
+            return false;
+        }
+        leader = led;
+        if (node->paused[0] && node->view->planned) {
+            snprintf(why, WHY_SIZE, "%s pauses: %s", host->address, node->paused);
+            return false;
+        }
+    }
+    if (check_newest_decree()->members_count != count) {
+        snprintf(why, WHY_SIZE, "the newest epoch has %u members, not %u",
+                 check_newest_decree()->members_count, count);
+        return false;
+    }
+    return true;
+}
+
+/* L1, L3: who can decide does, and everybody alive gets there. */
+static int64_t
+settle(void)
+{
+    char why[WHY_SIZE] = "";
+    int64_t began = world.now_us;
+    while (!world.why[0] && world.now_us - began < SETTLE_US) {
+        world_run(LOOK_US);
+        if (settled(why))
+            return (world.now_us - began) / 1000;
+    }
+    world_breach("L1, L3: %d s after everything was healed %s", SETTLE_US / SECOND, why);
+    return -1;
+}
+
+/* A run that has a plan gets on. */
+static void
+advance(void)
+{
+    const struct host *host = trouble_any();
+    int64_t began = world.now_us, steps = check_steps();
+    if (!host || world.why[0] || !host->node->view->planned)
+        return;
+    while (!world.why[0] && world.now_us - began < ADVANCE_US) {
+        world_run(LOOK_US);
+        host = trouble_any();
+        if (check_steps() > steps || !host || !host->node->view->planned)
+            return;
+    }
+    world_breach("%d s after the swarm had settled no step was made", ADVANCE_US / SECOND);
+}
+
+/* Keep of the newest decree's voters only a quorum, or fewer members that are no voters. */
+static void
+keep_core(void)
+{
+    const struct decree *decree = check_newest_decree();
+    uint32_t mask = 0;
+    for (uint32_t v = 0; v < decree->voters_count; v++)
+        mask |= 1u << v;
+    for (int tries = 0; tries < 4; tries++) {
+        uint32_t v = (uint32_t)world_below(decree->voters_count);
+        if (!decree_quorum(decree, mask & ~(1u << v)))
+            continue;
+        struct host *host = host_of(&decree->voters[v]);
+        if (!host)
+            continue; /* it may be back with what only it knows */
+        mask &= ~(1u << v);
+        world_say("%s is lost for good", host->address);
+        host->banned = true;
+        host_crash(host);
+    }
+}
+
+void
+story_run(uint64_t seed, struct story_result *out)
+{
+    world_open(seed);
+    world.real_keys = seed % 50 == 0;
+    trouble_open();
+    make_hosts();
+    trouble_choose();
+    begin();
+    world_run(between(8 * SECOND, 30 * SECOND));
+    if (!world.why[0] && world_below(4) == 0)
+        keep_core();
+    trouble_heal();
+    world_say("everything is healed");
+    int64_t settled_ms = settle();
+    advance();
+    *out = (struct story_result){.seed = seed,
+                                 .hash = world.hash,
+                                 .events = world.events,
+                                 .frames = world.frames,
+                                 .epochs = check_newest_epoch(),
+                                 .steps = check_steps(),
+                                 .settled_ms = settled_ms,
+                                 .crashes = world.crashes,
+                                 .starts = world.starts,
+                                 .cuts = world.cuts,
+                                 .pauses = world.pauses,
+                                 .hosts = world.hosts_count};
+    snprintf(out->why, sizeof(out->why), "%s", world.why);
+    if (world.why[0] && world.trace)
+        world_last_words();
+    world_close();
+}

@@ -1,0 +1,420 @@
+#include "tests/sim/trouble.h"
+#include "tests/sim/check.h"
+#include "tests/sim/disk.h"
+#include "transport/base/must.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { CUTS_MAX = 32 };
+
+/* Messages from hosts of one set to those of the other do not come through. */
+static struct cut {
+    int64_t until_us; /* 0: free */
+    uint32_t from, to;
+    bool back;    /* nor those of the other way */
+    bool refused; /* a firewall answers */
+    bool data;    /* the data plane alone */
+} cuts[CUTS_MAX];
+
+static unsigned jobs;
+
+void
+trouble_open(void)
+{
+    memset(cuts, 0, sizeof(cuts));
+    jobs = 0;
+}
+
+static int64_t
+between(int64_t least, int64_t most)
+{
+    return least + (int64_t)world_below((uint64_t)(most - least + 1));
+}
+
+/* ---- this seed's faults ---- */
+
+static int
+maybe(int percent, int64_t least, int64_t most)
+{
+    return world_below(100) < (uint64_t)percent ? (int)between(least, most) : 0;
+}
+
+void
+trouble_choose(void)
+{
+    struct faults *faults = &world.faults;
+    *faults = (struct faults){
+        .delay_us = between(0, 3) == 0 ? between(5000, 60000) : between(100, 5000),
+        .delay_far = (int)between(1, 8),
+        .drop_ppm = maybe(50, 1000, 200000),
+        .twice_ppm = maybe(30, 1000, 50000),
+        .stall_ppm = maybe(40, 500, 10000),
+        .stall_ms = (int)between(100, 3000),
+        .break_ppm = maybe(40, 200, 5000),
+        .crash_disk_ppm = maybe(35, 500, 15000),
+        .full_disk_ppm = maybe(10, 200, 3000),
+        .every_ms = between(300, 4000),
+        .crash = maybe(60, 1, 6),
+        .pause = maybe(50, 1, 5),
+        .cut = maybe(50, 1, 5),
+        .oneway = maybe(35, 1, 4),
+        .bridge = maybe(25, 1, 3),
+        .isolate = maybe(45, 1, 4),
+        .refuse = maybe(25, 1, 3),
+        .dark = maybe(25, 1, 2),
+        .leave = maybe(30, 1, 2),
+        .drift = maybe(25, 1, 2),
+        .job = maybe(40, 1, 2),
+        .stop = maybe(20, 1, 1),
+        .forget = maybe(15, 1, 2),
+        .plane = maybe(35, 1, 3),
+    };
+    faults->jitter_us = faults->delay_us * between(0, 4);
+    if (world_below(10) == 0) /* a calm one: it has to train to its end */
+        *faults = (struct faults){
+            .delay_us = faults->delay_us, .delay_far = faults->delay_far};
+}
+
+/* ---- links ---- */
+
+static void
+apply_cuts(void)
+{
+    memset(world.blocked, 0, sizeof(world.blocked));
+    memset(world.refused, 0, sizeof(world.refused));
+    memset(world.split, 0, sizeof(world.split));
+    for (int i = 0; i < CUTS_MAX; i++) {
+        const struct cut *cut = &cuts[i];
+        for (int a = 0; cut->until_us && a < world.hosts_count; a++)
+            for (int b = 0; b < world.hosts_count; b++) {
+                bool forth = cut->from >> a & 1 && cut->to >> b & 1;
+                bool back = cut->back && cut->from >> b & 1 && cut->to >> a & 1;
+                if (a == b || (!forth && !back))
+                    continue;
+                if (cut->data)
+                    world.split[a][b] = true;
+                else
+                    world.blocked[a][b] = true;
+                if (cut->refused)
+                    world.refused[a][b] = true;
+            }
+    }
+    net_paths_changed();
+}
+
+static void
+mend_cuts(struct event *event)
+{
+    (void)event;
+    for (int i = 0; i < CUTS_MAX; i++)
+        if (cuts[i].until_us && cuts[i].until_us <= world.now_us)
+            cuts[i].until_us = 0;
+    apply_cuts();
+}
+
+static void
+cut_for(int64_t us, struct cut cut)
+{
+    for (int i = 0; i < CUTS_MAX; i++) {
+        if (cuts[i].until_us)
+            continue;
+        cut.until_us = world.now_us + us;
+        cuts[i] = cut;
+        world.cuts++;
+        world_say("cut %x to %x%s%s%s for %lld ms", cut.from, cut.to,
+                  cut.back ? " and back" : "", cut.refused ? ", refused" : "",
+                  cut.data ? ", data" : "", (long long)us / 1000);
+        world_in(us, NULL, mend_cuts);
+        apply_cuts();
+        return;
+    }
+}
+
+static uint32_t
+everybody(void)
+{
+    return (uint32_t)((UINT64_C(1) << world.hosts_count) - 1);
+}
+
+static uint32_t
+some(void)
+{
+    return (uint32_t)world_below((uint64_t)everybody() + 1);
+}
+
+static int64_t
+while_us(void)
+{
+    return world_below(4) == 0 ? between(8 * SECOND, 25 * SECOND)
+                               : between(200 * MS, 8 * SECOND);
+}
+
+static void
+strike_link(int kind)
+{
+    uint32_t side = some(), other = everybody() & ~side;
+    uint32_t one = 1u << world_below((uint64_t)world.hosts_count);
+    uint32_t two = 1u << world_below((uint64_t)world.hosts_count);
+    switch (kind) {
+    case 0:
+        cut_for(while_us(), (struct cut){.from = side, .to = other, .back = true});
+        break;
+    case 1:
+        cut_for(while_us(), (struct cut){.from = world_below(2) ? side : one,
+                                         .to = world_below(2) ? other : two});
+        break;
+    case 2: /* one of them sees both sides */
+        cut_for(while_us(),
+                (struct cut){.from = side & ~one, .to = other & ~one, .back = true});
+        break;
+    case 3:
+        cut_for(while_us(),
+                (struct cut){.from = one, .to = everybody() & ~one, .back = true});
+        break;
+    case 4:
+        cut_for(while_us(),
+                (struct cut){.from = one, .to = two, .back = true, .refused = true});
+        break;
+    default:
+        cut_for(while_us(),
+                (struct cut){.from = one, .to = two, .back = true, .data = true});
+        break;
+    }
+}
+
+/* ---- machines ---- */
+
+struct host *
+trouble_any(void)
+{
+    int first = (int)world_below((uint64_t)world.hosts_count);
+    for (int i = 0; i < world.hosts_count; i++) {
+        struct host *host = &world.hosts[(first + i) % world.hosts_count];
+        if (host->node)
+            return host;
+    }
+    return NULL;
+}
+
+static void
+crash(struct host *host)
+{
+    if (!host->node)
+        return;
+    host_crash(host);
+    host->restart_us = world.now_us + between(50 * MS, 12 * SECOND);
+}
+
+static void
+light(struct event *event)
+{
+    world.hosts[event->a].dark = false;
+    net_paths_changed();
+}
+
+static void
+strike_forget(struct host *host)
+{
+    crash(host);
+    check_forgotten(host);
+    if (world_below(2)) {
+        world_say("%s loses its disk", host->address);
+        disk_wipe(host, NULL);
+    } else {
+        world_say("%s loses its agreement's state", host->address);
+        disk_wipe(host, "agree.state");
+        disk_wipe(host, "swarm.id");
+    }
+}
+
+static void
+submit_job(struct host *host, int steps)
+{
+    char text[512], request[1536];
+    static const int shapes[][3] = {{2, 2, 32}, {4, 2, 64}, {6, 4, 64}};
+    const int *shape = shapes[world_below(3)];
+    int used = snprintf(text, sizeof(text),
+                        "name: job%u\\nmodel: {layers: %d, heads: %d, hidden: %d, "
+                        "context: 32}\\ndata: {train: \\\"x\\\"}\\nbatch: {sequences: %d}"
+                        "\\nsteps: %d\\nseed: %u\\ncopy: {every_steps: %d}\\ncheckpoint: "
+                        "{every_steps: %d}\\n",
+                        jobs, shape[0], shape[1], shape[2], 4 << world_below(3), steps,
+                        jobs + 1, (int)between(2, 12), (int)between(5, 40));
+    must(used < (int)sizeof(text));
+    struct id data = {{0}};
+    char data_text[ID_TEXT_SIZE];
+    memset(data.bytes, 0x40 + (int)(jobs % 64), ID_BYTES);
+    engine_put_data(host, &data);
+    used = snprintf(request, sizeof(request),
+                    "{\"command\": \"train\", \"job\": \"%s\", \"data\": \"%s\", "
+                    "\"data_bytes\": 1000000, \"follow\": false}\n",
+                    text, id_text(&data, data_text));
+    must(used < (int)sizeof(request));
+    jobs++;
+    world.jobs++;
+    world_say("%s submits job%u of %d steps", host->address, jobs - 1, steps);
+    system_say(host, request);
+}
+
+void
+trouble_submit(struct host *host, int steps)
+{
+    if (host && host->node && host->node->entered)
+        submit_job(host, steps);
+}
+
+static void
+strike_host(int kind, struct host *host)
+{
+    switch (kind) {
+    case 0:
+        crash(host);
+        break;
+    case 1:
+        world.pauses++;
+        int64_t us = world_below(4) == 0 ? between(5 * SECOND, 25 * SECOND)
+                                         : between(100 * MS, 6 * SECOND);
+        world_say("%s is stopped for %lld ms", host->address, (long long)us / 1000);
+        host_pause(host, us);
+        break;
+    case 2:
+        world_say("%s is switched off", host->address);
+        host->dark = true;
+        world_in(between(SECOND, 20 * SECOND), NULL, light)->a = host->index;
+        crash(host);
+        net_paths_changed();
+        break;
+    case 3:
+        world_say("%s is told to leave", host->address);
+        system_say(host, "{\"command\": \"leave\"}\n");
+        break;
+    case 4:
+        host_drift(host, between(700000, 1400000));
+        break;
+    case 5:
+        trouble_submit(host, (int)between(5, 120));
+        break;
+    case 6:
+        world_say("%s is told to stop the job", host->address);
+        system_say(host, "{\"command\": \"stop\", \"follow\": false}\n");
+        break;
+    case 7:
+        strike_forget(host);
+        break;
+    default:
+        host->cost_us = host->cost_us ? 0 : between(200, 8000);
+        break;
+    }
+}
+
+void
+trouble_strike(void)
+{
+    const struct faults *faults = &world.faults;
+    const int weights[] = {faults->cut,    faults->oneway, faults->bridge, faults->isolate,
+                           faults->refuse, faults->plane,  faults->crash,  faults->pause,
+                           faults->dark,   faults->leave,  faults->drift,  faults->job,
+                           faults->stop,   faults->forget, faults->pause};
+    enum { KINDS = sizeof(weights) / sizeof(weights[0]), LINK_KINDS = 6 };
+    int total = 0;
+    for (int i = 0; i < KINDS; i++)
+        total += weights[i];
+    struct host *host = trouble_any();
+    if (total == 0 || !host)
+        return;
+    int drawn = (int)world_below((uint64_t)total), kind = 0;
+    while (drawn >= weights[kind])
+        drawn -= weights[kind++];
+    if (kind == LINK_KINDS - 1 && world_below(2))
+        plane_break(host, &world.hosts[world_below((uint64_t)world.hosts_count)]);
+    else if (kind < LINK_KINDS)
+        strike_link(kind);
+    else
+        strike_host(kind - LINK_KINDS, host);
+}
+
+void
+trouble_heal(void)
+{
+    world.healed = true;
+    memset(cuts, 0, sizeof(cuts));
+    for (int i = 0; i < world.hosts_count; i++) {
+        struct host *host = &world.hosts[i];
+        host->dark = host->banned;
+        host->contrary = false;
+        host->cost_us = 0;
+        host_drift(host, 1000000);
+        if (host->paused_us > world.now_us + 500 * MS)
+            host->paused_us = world.now_us + 500 * MS;
+        if (!host->node && !host->banned)
+            host->restart_us = world.now_us + between(10 * MS, SECOND);
+    }
+    apply_cuts();
+}
+
+/* ---- those who look after the machines ---- */
+
+static bool
+has(struct host *host, const char *name)
+{
+    struct buf bytes = {0};
+    bool there = disk_get(host, name, &bytes);
+    buf_release(&bytes);
+    return there;
+}
+
+/* The secret, as somebody copies it from a machine that has it. */
+static void
+give_secret(struct host *host)
+{
+    struct buf secret = {0};
+    for (int i = 0; i < world.hosts_count && secret.len == 0; i++)
+        disk_get(&world.hosts[i], "swarm.secret", &secret);
+    for (int i = 0; i < world.hosts_count && secret.len == 0; i++)
+        disk_get(&world.hosts[i], "given", &secret);
+    if (secret.len > 0)
+        disk_put(host, "given", secret.data, secret.len);
+    buf_release(&secret);
+}
+
+void
+trouble_join(struct host *host)
+{
+    const struct host *seed = NULL;
+    for (int tries = 0; tries < 8 && (!seed || !seed->node->entered); tries++)
+        seed = trouble_any();
+    if (!seed)
+        return;
+    give_secret(host);
+    host_start(host, seed->address);
+}
+
+static void
+start_again(struct host *host)
+{
+    if (host->failed_starts >= 3) {
+        world_say("%s is set up anew", host->address);
+        check_forgotten(host);
+        disk_wipe(host, NULL);
+        host->failed_starts = 0;
+    }
+    bool known = has(host, "agree.state") && has(host, "swarm.id");
+    if (known && host->failed_starts < 2)
+        host_start(host, NULL);
+    else if (trouble_any())
+        trouble_join(host);
+    if (host->node)
+        host->failed_starts = 0;
+}
+
+void
+trouble_mend(void)
+{
+    for (int i = 0; i < world.hosts_count; i++) {
+        struct host *host = &world.hosts[i];
+        if (!host->node && !host->banned && host->restart_us &&
+            host->restart_us <= world.now_us && (!host->dark || world.healed))
+            start_again(host);
+    }
+}
