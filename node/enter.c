@@ -20,6 +20,7 @@
 enum {
     JOIN_VERSION = 1,
     CATCH_UP_MS = 10000,
+    DENIED_MS = 3000,
     JOIN_SAY_MS = 30000,
     LET_IN_MS_MAX = 30000,
 };
@@ -334,9 +335,10 @@ on_join_result(void *arg, enum join_result result, const void *body, size_t len)
     say_join_result(node, clock_ms());
     if (result != JOIN_ANSWERED)
         return;
+    bool catches_up = node->entered;
     if (take_answer(node, body, len, &err)) {
         log_error("node", "could not join by %s reason=\"%s\"", seed, err.msg);
-        if (node->was_member)
+        if (catches_up)
             return; /* it only tried to catch up: another member is asked next */
         node_stop(node, 1, err.msg);
         return;
@@ -412,29 +414,53 @@ enter_tick(struct node *node, int64_t now)
         say_join_result(node, now);
 }
 
+/* Ask it as a joiner would: it lets us in, and tells us the newest decree. */
+static bool
+ask_as_joiner(struct node *node, const struct member *member, const char *why)
+{
+    struct err err;
+    if (id_equal(&member->record->id, &node->id) ||
+        address_parse(member->record->address, &node->seed, &err))
+        return false;
+    join_client_close(node->join_client);
+    node->join_client = NULL;
+    log_warn("node", "%s; asking %s as a joiner", why, member->record->name);
+    if (start_joining(node, &err))
+        log_warn("node", "could not ask reason=\"%s\"", err.msg);
+    return true;
+}
+
+/* One that was let in and stopped before its record had spread is known to nobody. */
+static void
+ask_who_denies(struct node *node, int64_t now)
+{
+    if (!node->denied_ms || now - node->denied_ms < DENIED_MS)
+        return;
+    const struct member *member = gossip_find(node->gossip, &node->denied_by);
+    node->denied_ms = 0; /* the next one that denies us is another case */
+    if (member && !node->member &&
+        ask_as_joiner(node, member, "a member does not know this node"))
+        node->caught_up_ms = now;
+}
+
 void
 enter_catch_up(struct node *node, int64_t now)
 {
-    struct err err;
-    if (!agree_behind(node->agree, now) || now - node->caught_up_ms < CATCH_UP_MS)
+    if (now - node->caught_up_ms < CATCH_UP_MS)
         return;
+    if (!agree_behind(node->agree, now)) {
+        ask_who_denies(node, now);
+        return;
+    }
     node->caught_up_ms = now;
     /* Any member that is alive will do for a seed: another one each time. */
     size_t count = gossip_count(node->gossip);
     for (size_t i = 0; i < count; i++) {
         const struct member *member =
             gossip_at(node->gossip, (i + (size_t)(now / CATCH_UP_MS)) % count);
-        if (member->state != MEMBER_ALIVE || id_equal(&member->record->id, &node->id) ||
-            address_parse(member->record->address, &node->seed, &err))
-            continue;
-        join_client_close(node->join_client);
-        node->join_client = NULL;
-        log_warn("node",
-                 "too far behind for the others' certificates; asking %s as a joiner",
-                 member->record->name);
-        if (start_joining(node, &err))
-            log_warn("node", "could not ask reason=\"%s\"", err.msg);
-        return;
+        if (member->state == MEMBER_ALIVE &&
+            ask_as_joiner(node, member, "too far behind for the others' certificates"))
+            return;
     }
 }
 

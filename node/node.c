@@ -244,6 +244,8 @@ on_peer(void *arg, const struct id *peer, enum mesh_event event)
     int64_t now = clock_ms();
     switch (event) {
     case MESH_UP:
+        if (id_equal(peer, &node->denied_by))
+            node->denied_ms = 0;
         watch_up(node->watch, now, peer);
         gossip_met(node->gossip, now, peer, &node->effects);
         break;
@@ -254,7 +256,12 @@ on_peer(void *arg, const struct id *peer, enum mesh_event event)
         watch_refused(node->watch, now, peer);
         break;
     case MESH_DENIED:
-        break; /* our record is on its way to it */
+        /* Our record is on its way to it, or enter_catch_up() asks it. */
+        if (!node->denied_ms) {
+            node->denied_by = *peer;
+            node->denied_ms = now;
+        }
+        break;
     }
     node_effects(node);
 }

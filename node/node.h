@@ -181,6 +181,10 @@ struct node {
     bool broken; /* a promise could not be made durable: nothing more leaves */
     int halts_asked, halts_answered;
     int64_t caught_up_ms; /* last try to catch up by a seed */
+    /* A member that does not admit us, and since when: it has forgotten us, or never
+     * heard of us. 0: nobody. */
+    struct id denied_by;
+    int64_t denied_ms;
 };
 
 /* ---- node.c ---- */

@@ -429,6 +429,19 @@ check_base(const struct host *host, const struct train_job *job, uint64_t epoch,
                      host->address, big(epoch), (long long)step);
 }
 
+bool
+check_would_decide(const struct host *without)
+{
+    const struct decree *decree = check_newest_decree();
+    uint32_t mask = 0;
+    for (uint32_t v = 0; v < decree->voters_count; v++)
+        for (int i = 0; i < check.people_count; i++)
+            if (!check.people[i].forgot && check.people[i].host != without->index &&
+                id_equal(&check.people[i].id, &decree->voters[v]))
+                mask |= 1u << v;
+    return decree_quorum(decree, mask);
+}
+
 /* ---- the end ---- */
 
 uint64_t

@@ -498,7 +498,7 @@ begin(struct train *train, struct train_epoch *epoch)
 
 /* All that our stage needs, from others and from ourselves; true: it is whole. */
 static bool
-fetch(struct train *train)
+fetch(struct train *train, int *missing)
 {
     const struct train_epoch *epoch = train->epoch;
     const struct recovery *recovery = &epoch->recovery;
@@ -524,6 +524,7 @@ fetch(struct train *train)
                              (long long)recovery->base_step);
                 return false;
             }
+            *missing = transfer->from;
             if (!copy && !message)
                 return false;
             found = copy ? copy->chain : message->chain;
@@ -535,6 +536,7 @@ fetch(struct train *train)
         first = false;
     }
     int from = recovery->data_from[epoch->self];
+    *missing = from;
     if (from >= 0 && from != epoch->self &&
         !plane_find(train->options.bulk, PLANE_DATA, from, -1, -1))
         return false;
@@ -908,10 +910,11 @@ static bool
 advance(struct train *train)
 {
     enum phase before = train->phase;
+    int missing = -1;
     switch (train->phase) {
     case PHASE_FETCH:
-        if (!fetch(train)) {
-            stalled(train, -1, "state");
+        if (!fetch(train, &missing)) {
+            stalled(train, missing, "state");
             return false;
         }
         fetched(train);

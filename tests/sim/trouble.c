@@ -216,6 +216,8 @@ light(struct event *event)
 static void
 strike_forget(struct host *host)
 {
+    if (!check_would_decide(host))
+        return; /* a majority that is gone for good is nobody's to bring back */
     crash(host);
     check_forgotten(host);
     if (world_below(2)) {
@@ -408,11 +410,23 @@ start_again(struct host *host)
         host->failed_starts = 0;
 }
 
+/* Its seed is gone: whoever looks after it names another. */
+static bool
+waits_in_vain(const struct host *host)
+{
+    return host->node && !host->node->entered &&
+           world.now_us - host->started_us > 8 * SECOND;
+}
+
 void
 trouble_mend(void)
 {
     for (int i = 0; i < world.hosts_count; i++) {
         struct host *host = &world.hosts[i];
+        if (waits_in_vain(host)) {
+            host_crash(host);
+            host->restart_us = world.now_us;
+        }
         if (!host->node && !host->banned && host->restart_us &&
             host->restart_us <= world.now_us && (!host->dark || world.healed))
             start_again(host);

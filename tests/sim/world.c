@@ -278,6 +278,7 @@ host_start(struct host *host, const char *join)
     host->left = false;
     host->restart_us = 0;
     host->starting = true;
+    host->started_us = world.now_us;
     here = host;
     world_say("starts %s%s", join ? "to join at " : "", join ? join : "");
     struct node *node = node_open(&config, &err);

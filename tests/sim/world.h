@@ -62,7 +62,8 @@ struct host {
     int64_t rate_ppm;
     int64_t restart_us; /* 0: not by itself */
     int failed_starts;
-    int64_t starts_us; /* first start; 0: still to come */
+    int64_t starts_us;  /* first start; 0: still to come */
+    int64_t started_us; /* last start */
 
     struct loop *loop;
     struct mesh *mesh;
