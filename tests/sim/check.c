@@ -290,7 +290,7 @@ check_commit(struct host *host)
     const struct agree *agree = host->node->agree;
     struct buf certified = {0};
     agree_export(agree, &certified);
-    bool newest = agree->decree.epoch > check.history->newest;
+    bool newest = agree->decree.epoch > check_newest_epoch();
     history_commit(check.history, person(host), &agree->decree, &agree->hash,
                    agree->certificate.term, &certified);
     buf_release(&certified);
@@ -444,16 +444,28 @@ check_would_decide(const struct host *without)
 
 /* ---- the end ---- */
 
-uint64_t
-check_newest_epoch(void)
+/* The chain of the highest generation that there is. */
+static const struct history_chain *
+newest_chain(void)
 {
-    return check.history->newest;
+    const struct history_chain *chains = check.history->chains;
+    int at = HISTORY_GENERATIONS_MAX - 1;
+    while (at > 0 && chains[at].newest == 0)
+        at--;
+    return &chains[at];
 }
 
 const struct decree *
 check_newest_decree(void)
 {
-    return &check.history->decided[check.history->newest];
+    const struct history_chain *chain = newest_chain();
+    return &chain->decided[chain->newest];
+}
+
+uint64_t
+check_newest_epoch(void)
+{
+    return check_newest_decree()->epoch;
 }
 
 int64_t

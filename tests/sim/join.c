@@ -35,6 +35,15 @@ struct join_client {
 static uint64_t attempts; /* over all clients, so that a number names its client */
 static struct join_client *clients[HOSTS_MAX];
 
+/* Requests that are to be answered later. */
+static struct {
+    uint64_t ticket; /* 0: free */
+    int64_t attempt;
+    int host;
+    uint64_t life;
+} waiting[JOIN_WAITING_MAX];
+static uint64_t tickets;
+
 struct join_server *
 join_listen(struct loop *loop, const struct secret *secret, const struct address *listen,
             join_request_fn fn, void *arg, struct err *err)
@@ -96,24 +105,52 @@ answered(struct event *event)
 }
 
 static void
+answer_to(int from, int to, uint64_t life, int64_t number, const void *bytes, size_t len)
+{
+    const struct host *client = &world.hosts[to];
+    if (!world_path(from, to) || client->life != life)
+        return;
+    struct event *back = world_in(world_delay(from, to), client, answered);
+    back->a = number;
+    back->data = xmemdup(bytes, len);
+    back->len = len;
+}
+
+static void
 asked(struct event *event)
 {
     struct join_server *server = here->door;
-    const struct host *client = &world.hosts[event->b];
     if (!server)
         return;
     struct buf answer = {0};
-    server->fn(server->arg, event->data, event->len, &answer);
-    if (answer.len == 0) {
+    struct join_caller caller = {.ticket = ++tickets};
+    bool later =
+        server->fn(server->arg, &caller, event->data, event->len, &answer);
+    if (answer.len > 0) {
+        answer_to(here->index, (int)event->b, (uint64_t)event->c, event->a, answer.data,
+                  answer.len);
+    } else if (later) {
+        size_t at = caller.ticket % JOIN_WAITING_MAX;
+        waiting[at].ticket = caller.ticket;
+        waiting[at].attempt = event->a;
+        waiting[at].host = (int)event->b;
+        waiting[at].life = (uint64_t)event->c;
+    } else {
         server->refused++;
-    } else if (world_path(here->index, client->index) && client->life == (uint64_t)event->c) {
-        struct event *back =
-            world_in(world_delay(here->index, client->index), client, answered);
-        back->a = event->a;
-        back->data = xmemdup(answer.data, answer.len);
-        back->len = answer.len;
     }
     buf_release(&answer);
+}
+
+void
+join_server_answer(struct join_server *server, uint64_t ticket, const void *answer,
+                   size_t len)
+{
+    size_t at = ticket % JOIN_WAITING_MAX;
+    if (waiting[at].ticket != ticket || server->host->dying)
+        return;
+    waiting[at].ticket = 0;
+    answer_to(server->host->index, waiting[at].host, waiting[at].life,
+              waiting[at].attempt, answer, len);
 }
 
 static void
@@ -169,14 +206,14 @@ attempt(struct join_client *client, int64_t in_us)
 }
 
 struct join_client *
-join_dial(struct loop *loop, const struct secret *secret, const struct address *seed,
+join_dial(struct loop *loop, const struct join_keys *keys, const struct address *seed,
           const void *request, size_t len, join_result_fn fn, void *arg, struct err *err)
 {
     (void)loop;
     (void)err;
     struct join_client *client = xcalloc(1, sizeof(*client));
     client->host = here;
-    memcpy(client->secret, secret_join_public(secret), KEY_CURVE_BYTES);
+    memcpy(client->secret, keys->server_public, KEY_CURVE_BYTES);
     const struct host *target = host_at(seed->host);
     client->target = target ? target->index : -1;
     client->request = xmemdup(request, len);

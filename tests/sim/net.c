@@ -10,6 +10,7 @@
 #include "transport/base/alloc.h"
 #include "transport/base/must.h"
 #include "transport/mesh.h"
+#include "transport/twin.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -41,8 +42,8 @@ static size_t conns_count, conns_room;
 /* ---- who may connect ---- */
 
 struct admit {
-    size_t count;
-    struct id list[MEMBERS_MAX];
+    size_t count, evicted_count, invites_count;
+    struct id list[PEERS_MAX], evicted[PEERS_MAX], invites[ADMIT_INVITES_MAX];
     uint64_t refused;
 };
 
@@ -79,8 +80,36 @@ admit_allowed(const struct admit *admit, const struct id *node)
 void
 admit_allow(struct admit *admit, const struct id *node)
 {
-    if (!admit_allowed(admit, node) && admit->count < MEMBERS_MAX)
+    for (size_t i = 0; i < admit->evicted_count; i++)
+        if (id_equal(&admit->evicted[i], node))
+            return;
+    if (!admit_allowed(admit, node) && admit->count < PEERS_MAX)
         admit->list[admit->count++] = *node;
+}
+
+void
+admit_evict(struct admit *admit, const struct id *node)
+{
+    admit_deny(admit, node);
+    if (admit->evicted_count < PEERS_MAX)
+        admit->evicted[admit->evicted_count++] = *node;
+}
+
+void
+admit_invites(struct admit *admit, const struct id *invites, size_t count)
+{
+    admit->invites_count = count;
+    memcpy(admit->invites, invites, count * sizeof(*invites));
+}
+
+void
+admit_self(struct admit *admit, const struct id *self,
+           void (*fn)(void *arg, const char *from), void *arg)
+{
+    (void)admit;
+    (void)self;
+    (void)fn;
+    (void)arg; /* no identity runs twice here */
 }
 
 void
@@ -95,6 +124,58 @@ uint64_t
 admit_refused(const struct admit *admit)
 {
     return admit->refused;
+}
+
+/* ---- looks for a second process with our key (transport/twin.h): there is none ---- */
+
+struct twin {
+    struct host *host;
+    uint64_t number;
+    struct address base;
+    void (*fn)(void *arg, const struct address *base, bool lives);
+    void *arg;
+};
+
+static struct twin *twins[HOSTS_MAX * 2];
+static uint64_t twins_made;
+
+static void
+twin_answers(struct event *event)
+{
+    for (size_t i = 0; i < sizeof(twins) / sizeof(*twins); i++)
+        if (twins[i] && twins[i]->number == (uint64_t)event->a) {
+            twins[i]->fn(twins[i]->arg, &twins[i]->base, false);
+            return;
+        }
+}
+
+struct twin *
+twin_look(struct loop *loop, const struct key *key, const struct address *base,
+          void (*fn)(void *arg, const struct address *base, bool lives), void *arg,
+          struct err *err)
+{
+    (void)loop;
+    (void)key;
+    (void)err;
+    size_t at = 0;
+    while (at < sizeof(twins) / sizeof(*twins) && twins[at])
+        at++;
+    must(at < sizeof(twins) / sizeof(*twins));
+    struct twin *twin = xcalloc(1, sizeof(*twin));
+    *twin = (struct twin){
+        .host = here, .number = ++twins_made, .base = *base, .fn = fn, .arg = arg};
+    twins[at] = twin;
+    world_in(50 * MS, here, twin_answers)->a = (int64_t)twin->number;
+    return twin;
+}
+
+void
+twin_close(struct twin *twin)
+{
+    for (size_t i = 0; i < sizeof(twins) / sizeof(*twins); i++)
+        if (twins[i] == twin)
+            twins[i] = NULL;
+    free(twin);
 }
 
 /* ---- dialling ---- */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 enum {
+    PEERS_MAX = HOSTS_MAX * 2,
     INBOX_MAX = 4096,
     EARLY_MAX = 1024,
     EVENTS_KEPT = 256,
@@ -25,9 +26,9 @@ struct bulk {
     uint64_t epoch, plan_tag;
     uint32_t generation;
     int self, peers_count;
-    struct id peers[MEMBERS_MAX];
-    bool lost[MEMBERS_MAX];
-    int64_t blocked_us[MEMBERS_MAX];
+    struct id peers[PEERS_MAX];
+    bool lost[PEERS_MAX];
+    int64_t blocked_us[PEERS_MAX];
     uint64_t halts; /* changes of epoch or halts, so that timers of before are void */
     struct plane_message *inbox, *early;
     int inbox_count, early_count;
@@ -177,6 +178,14 @@ plane_break(struct host *a, struct host *b)
 {
     break_between(a, b);
     break_between(b, a);
+}
+
+void
+bulk_cut(struct bulk *bulk, const struct id *node)
+{
+    for (int p = 0; p < bulk->peers_count; p++)
+        if (bulk->entered && id_equal(&bulk->peers[p], node) && !bulk->lost[p])
+            say_lost(bulk, p);
 }
 
 /* ---- messages ---- */
@@ -349,6 +358,7 @@ bulk_enter(struct bulk *bulk, const struct bulk_epoch *epoch)
     bulk->epoch = epoch->epoch;
     bulk->plan_tag = epoch->plan_tag;
     bulk->self = epoch->self;
+    must(epoch->peers_count <= PEERS_MAX);
     bulk->peers_count = epoch->peers_count;
     for (int p = 0; p < epoch->peers_count; p++)
         bulk->peers[p] = epoch->peers[p].id;

@@ -57,6 +57,11 @@ WRAPPED(int, crypto_sign_verify_detached, const unsigned char *, const unsigned 
         unsigned long long, const unsigned char *)
 WRAPPED(int, crypto_sign_ed25519_sk_to_curve25519, unsigned char *, const unsigned char *)
 WRAPPED(int, crypto_sign_ed25519_pk_to_curve25519, unsigned char *, const unsigned char *)
+WRAPPED(int, crypto_box_seal, unsigned char *, const unsigned char *, unsigned long long,
+        const unsigned char *)
+WRAPPED(int, crypto_box_seal_open, unsigned char *, const unsigned char *,
+        unsigned long long, const unsigned char *, const unsigned char *)
+WRAPPED(int, sodium_mlock, void *, size_t)
 WRAPPED(void, agree_judged, struct agree *, int64_t, const struct id *, bool,
         const char *, struct effects *)
 WRAPPED(int, search, const struct plan_request *, const struct cluster *, struct plan *,
