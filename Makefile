@@ -4,6 +4,7 @@
 # make fuzz         FUZZ_SECONDS=60 a parser   make bench      timings
 # make tidy         every static check         make rules      layering, banned calls, file lengths
 # make format       rewrite the layout         make install    PREFIX=/usr/local
+# make sim          SEEDS=2000 of the simulator, the model
 # make clean        remove build/              make help       this text
 #
 # CC=clang, SAN=address,undefined and CFLAGS choose a variant: give BUILD=folder with them, so that
@@ -65,7 +66,7 @@ FUZZERS  := $(patsubst tests/fuzz/%.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c)
 BENCHES  := $(patsubst tests/bench/%.c,$(BUILD)/%,$(wildcard tests/bench/bench_*.c))
 CORPUS   := build/kjv.txt
 
-.PHONY: all deps help test asan tsan testnet scenarios fuzz fuzzers bench tidy rules format \
+.PHONY: all deps help test sim asan tsan testnet scenarios fuzz fuzzers bench tidy rules format \
         install clean suites
 all: $(BUILD)/flotilla $(CORPUS)
 
@@ -129,7 +130,7 @@ $(BUILD)/obj/%.c.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) -c -o $@ $<
 
-suites: $(SUITES:%=$(BUILD)/test_%)
+suites: $(SUITES:%=$(BUILD)/test_%) $(BUILD)/sim
 test: $(BUILD)/flotilla suites rules $(CORPUS)
 	@BUILD=$(BUILD) tests/run.sh $(SUITES:%=$(BUILD)/test_%)
 
@@ -145,6 +146,10 @@ fuzz:
 fuzzers: $(FUZZERS)
 	for f in $^; do mkdir -p build/corpus/$${f##*/}; \
 	    $$f -max_total_time=$${FUZZ_SECONDS:-60} build/corpus/$${f##*/} || exit 1; done
+
+sim: $(BUILD)/sim
+	@tests/deps.sh spin
+	@BUILD=$(BUILD) SEEDS=$(or $(SEEDS),2000) tests/sim.sh
 
 testnet: all
 	$(BUILD)/flotilla testnet run testnet/scenarios/smoke.yaml

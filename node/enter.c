@@ -416,31 +416,35 @@ enter_tick(struct node *node, int64_t now)
 
 /* Ask it as a joiner would: it lets us in, and tells us the newest decree. */
 static bool
-ask_as_joiner(struct node *node, const struct member *member, const char *why)
+ask_as_joiner(struct node *node, const struct record *of, const char *why)
 {
     struct err err;
-    if (id_equal(&member->record->id, &node->id) ||
-        address_parse(member->record->address, &node->seed, &err))
+    if (id_equal(&of->id, &node->id) || address_parse(of->address, &node->seed, &err))
         return false;
     join_client_close(node->join_client);
     node->join_client = NULL;
-    log_warn("node", "%s; asking %s as a joiner", why, member->record->name);
+    log_warn("node", "%s; asking %s as a joiner", why, of->name);
     if (start_joining(node, &err))
         log_warn("node", "could not ask reason=\"%s\"", err.msg);
     return true;
 }
 
-/* One that was let in and stopped before its record had spread is known to nobody. */
+/* A member has forgotten us, or never heard of us: the one that let us in stopped before
+ * our record had spread, or two sides of a swarm have lost those who knew both. */
 static void
 ask_who_denies(struct node *node, int64_t now)
 {
     if (!node->denied_ms || now - node->denied_ms < DENIED_MS)
         return;
-    const struct member *member = gossip_find(node->gossip, &node->denied_by);
     node->denied_ms = 0; /* the next one that denies us is another case */
-    if (member && !node->member &&
-        ask_as_joiner(node, member, "a member does not know this node"))
-        node->caught_up_ms = now;
+    node->caught_up_ms = now;
+    const struct member *member = gossip_find(node->gossip, &node->denied_by);
+    int reported = view_node(node->view, &node->denied_by);
+    if (member)
+        ask_as_joiner(node, member->record, "a member does not know this node");
+    else if (reported >= 0)
+        ask_as_joiner(node, &node->view->reports[reported].record,
+                      "a member does not know this node");
 }
 
 void
@@ -459,7 +463,8 @@ enter_catch_up(struct node *node, int64_t now)
         const struct member *member =
             gossip_at(node->gossip, (i + (size_t)(now / CATCH_UP_MS)) % count);
         if (member->state == MEMBER_ALIVE &&
-            ask_as_joiner(node, member, "too far behind for the others' certificates"))
+            ask_as_joiner(node, member->record,
+                          "too far behind for the others' certificates"))
             return;
     }
 }

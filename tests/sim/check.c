@@ -70,8 +70,8 @@ enum fact_kind { FACT_APPLIED = 1, FACT_PREPARED, FACT_BASE, FACT_CHAIN, FACT_SA
 static struct fact *
 fact(enum fact_kind kind, const struct id *job, uint64_t epoch, int64_t step)
 {
-    uint64_t key = rng_mix(rng_mix(rng_mix(id_prefix(job), (uint64_t)kind), epoch),
-                           (uint64_t)step);
+    uint64_t key =
+        rng_mix(rng_mix(rng_mix(id_prefix(job), (uint64_t)kind), epoch), (uint64_t)step);
     key += key == 0;
     size_t at = key % FACTS_MAX;
     while (check.facts[at].key && check.facts[at].key != key)
@@ -87,8 +87,8 @@ fact_new(struct fact *at, enum fact_kind kind, const struct id *job, uint64_t ep
 {
     if (at->key)
         return false;
-    at->key = rng_mix(rng_mix(rng_mix(id_prefix(job), (uint64_t)kind), epoch),
-                      (uint64_t)step);
+    at->key =
+        rng_mix(rng_mix(rng_mix(id_prefix(job), (uint64_t)kind), epoch), (uint64_t)step);
     at->key += at->key == 0;
     return true;
 }
@@ -279,8 +279,9 @@ check_recovery(const struct node *node)
         int64_t step = view->reports[i].progress.applied;
         if (id_equal(&view->reports[i].job, &view->job.train.id) &&
             step > view->recovery.base_step && held(view, step))
-            world_breach("step %lld is given up in epoch %llu, though its members hold it",
-                         (long long)step, big(node->decree.epoch));
+            world_breach(
+                "step %lld is given up in epoch %llu, though its members hold it",
+                (long long)step, big(node->decree.epoch));
     }
 }
 
@@ -322,7 +323,8 @@ check_process(struct host *host)
          decree->epoch != check.seen[i].led_epoch)) {
         check.seen[i].term = agree_term(node->agree);
         check.seen[i].led_epoch = decree->epoch;
-        history_leads(check.history, person(host), decree->epoch, agree_term(node->agree));
+        history_leads(check.history, person(host), decree->epoch,
+                      agree_term(node->agree));
         take_breach();
     }
 }
@@ -429,17 +431,18 @@ check_base(const struct host *host, const struct train_job *job, uint64_t epoch,
                      host->address, big(epoch), (long long)step);
 }
 
-bool
-check_would_decide(const struct host *without)
+uint32_t
+check_remember(const struct host *without)
 {
     const struct decree *decree = check_newest_decree();
     uint32_t mask = 0;
     for (uint32_t v = 0; v < decree->voters_count; v++)
         for (int i = 0; i < check.people_count; i++)
-            if (!check.people[i].forgot && check.people[i].host != without->index &&
-                id_equal(&check.people[i].id, &decree->voters[v]))
+            if (!check.people[i].forgot &&
+                id_equal(&check.people[i].id, &decree->voters[v]) &&
+                (!without || check.people[i].host != without->index))
                 mask |= 1u << v;
-    return decree_quorum(decree, mask);
+    return mask;
 }
 
 /* ---- the end ---- */

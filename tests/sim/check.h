@@ -24,8 +24,9 @@ void check_process_starts(struct host *host);
 void check_process_gone(const struct host *host);
 /* Its agreement's state was taken from it: what it promised nobody remembers. */
 void check_forgotten(const struct host *host);
-/* If this host forgot, would those who remember be a quorum of the newest voters? */
-bool check_would_decide(const struct host *without);
+/* Those of the newest decree's voters who remember what they promised, this host (or
+ * NULL) left out. */
+uint32_t check_remember(const struct host *without);
 
 void check_sent(const struct host *host, const struct id *to, enum frame_kind kind,
                 const void *body, size_t len);

@@ -48,7 +48,7 @@ struct disk {
 };
 
 static struct {
-    struct disk *disk; /* NULL: free */
+    struct disk *disk;   /* NULL: free */
     struct inode *inode; /* NULL: a folder */
     size_t at;
 } fds[FDS_MAX];
@@ -78,9 +78,8 @@ static struct name *
 find(const struct names *names, const char *text)
 {
     size_t at = place(names, text);
-    return at < names->count && strcmp(names->list[at].text, text) == 0
-               ? &names->list[at]
-               : NULL;
+    return at < names->count && strcmp(names->list[at].text, text) == 0 ? &names->list[at]
+                                                                        : NULL;
 }
 
 static void

@@ -124,8 +124,7 @@ asked(struct event *event)
         return;
     struct buf answer = {0};
     struct join_caller caller = {.ticket = ++tickets};
-    bool later =
-        server->fn(server->arg, &caller, event->data, event->len, &answer);
+    bool later = server->fn(server->arg, &caller, event->data, event->len, &answer);
     if (answer.len > 0) {
         answer_to(here->index, (int)event->b, (uint64_t)event->c, event->a, answer.data,
                   answer.len);
@@ -169,8 +168,7 @@ reach(struct event *event)
     struct join_client *client = client_of(event);
     if (!client)
         return;
-    const struct host *target =
-        client->target >= 0 ? &world.hosts[client->target] : NULL;
+    const struct host *target = client->target >= 0 ? &world.hosts[client->target] : NULL;
     if (!target || !target->node || !target->door ||
         !world_path(here->index, target->index) ||
         !world_path(target->index, here->index)) {

@@ -7,10 +7,10 @@
  *
  * Each seed runs in a process of its own, so that nothing is left of the one before.
  */
+#include "tests/sim/mutant.h"
 #include "tests/sim/story.h"
 #include "tests/sim/system.h"
 #include "tests/sim/world.h"
-#include "tests/sim/mutant.h"
 #include "transport/base/alloc.h"
 #include "transport/base/must.h"
 
@@ -131,7 +131,8 @@ add(struct totals *totals, const struct story_result *result)
 /* ---- the command ---- */
 
 struct options {
-    uint64_t from, seeds;
+    uint64_t from, seeds, twice;
+    const char *recorded;
     int jobs;
     bool trace, quiet, stop;
 };
@@ -169,6 +170,45 @@ run_seeds(const struct options *options, struct totals *totals)
     }
 }
 
+/* The same seed again must tell the same story. */
+static void
+run_twice(uint64_t seed, struct totals *totals)
+{
+    struct run runs[2] = {{0}};
+    struct story_result results[2];
+    for (int i = 0; i < 2; i++)
+        start(&runs[i], seed);
+    for (int i = 0; i < 2; i++)
+        collect(&runs[i], &results[i]);
+    if (results[0].hash == results[1].hash && results[0].events == results[1].events)
+        return;
+    printf("seed %llu: two runs of it differ, %016llx and %016llx\n",
+           (unsigned long long)seed, (unsigned long long)results[0].hash,
+           (unsigned long long)results[1].hash);
+    totals->failed++;
+}
+
+/* Lines "SEED what it once broke"; "#" begins a remark. -1: the file is not there. */
+static int
+run_recorded(const char *path, const struct options *options, struct totals *totals)
+{
+    char line[512];
+    FILE *file = fopen(path, "r");
+    if (!file) {
+        fprintf(stderr, "could not open \"%s\"\n", path);
+        return -1;
+    }
+    while (fgets(line, sizeof(line), file)) {
+        struct options one = *options;
+        one.from = strtoull(line, NULL, 10);
+        one.seeds = 1;
+        if (one.from)
+            run_seeds(&one, totals);
+    }
+    fclose(file);
+    return 0;
+}
+
 static int
 run_one(uint64_t seed)
 {
@@ -186,7 +226,8 @@ run_one(uint64_t seed)
 static int
 usage(void)
 {
-    fprintf(stderr, "usage: sim [--seed N [--trace]] [--from N] [--seeds N] [--jobs N]\n");
+    fprintf(stderr, "usage: sim [--seed N [--trace]] [--from N] [--seeds N] [--jobs N]\n"
+                    "           [--recorded FILE] [--twice N]\n");
     return 2;
 }
 
@@ -210,6 +251,10 @@ main(int argc, char **argv)
             options.from = number;
         else if (strcmp(argv[i], "--seeds") == 0)
             options.seeds = number;
+        else if (strcmp(argv[i], "--twice") == 0)
+            options.twice = number;
+        else if (strcmp(argv[i], "--recorded") == 0)
+            options.recorded = value;
         else if (strcmp(argv[i], "--jobs") == 0 && number >= 1 && number <= JOBS_MAX)
             options.jobs = (int)number;
         else
@@ -220,7 +265,11 @@ main(int argc, char **argv)
         return run_one(one);
     struct totals totals = {0};
     int64_t began = system_real_ms();
+    if (options.recorded && run_recorded(options.recorded, &options, &totals))
+        return 2;
     run_seeds(&options, &totals);
+    for (uint64_t i = 0; i < options.twice && i < options.seeds; i++)
+        run_twice(options.from + i * (options.seeds / options.twice), &totals);
     int64_t ms = system_real_ms() - began;
     printf("sim: %llu seeds passed, %llu failed, %lld.%lld s; trace %016llx\n",
            (unsigned long long)totals.passed, (unsigned long long)totals.failed,

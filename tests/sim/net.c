@@ -29,9 +29,9 @@ struct conn {
     int from, to;
     uint64_t from_life, to_life;
     bool open;
-    bool lossy; /* it closed, and what was under way is lost */
-    int64_t last_us;    /* of the delivery of its last frame */
-    int64_t blocked_us; /* since then a direction does not come through; 0: both do */
+    bool lossy;           /* it closed, and what was under way is lost */
+    int64_t last_us;      /* of the delivery of its last frame */
+    int64_t blocked_us;   /* since then a direction does not come through; 0: both do */
     struct event **waits; /* frames that do not come through, in order */
     size_t waits_count, waits_room;
 };
@@ -623,8 +623,7 @@ mesh_peer(struct mesh *mesh, const struct id *id, const struct address *base)
     struct peer *peer = find(mesh, id);
     if (id_equal(id, key_id(mesh->options.key)))
         return;
-    if (peer && peer->base.port == base->port &&
-        strcmp(peer->base.host, base->host) == 0)
+    if (peer && peer->base.port == base->port && strcmp(peer->base.host, base->host) == 0)
         return;
     if (!peer) {
         must(mesh->count < PEERS_MAX);

@@ -191,7 +191,8 @@ bulk_cut(struct bulk *bulk, const struct id *node)
 /* ---- messages ---- */
 
 static void
-keep(struct plane_message *list, int *count, int most, const struct plane_message *message)
+keep(struct plane_message *list, int *count, int most,
+     const struct plane_message *message)
 {
     if (*count < most)
         list[(*count)++] = *message;
@@ -226,25 +227,28 @@ arrive(struct event *event)
         return;
     }
     struct plane_message message;
-    struct id sender;
     memcpy(&message, event->data, sizeof(message));
-    memcpy(&sender, event->data + sizeof(message), sizeof(sender));
-    world_mix((uint64_t)message.kind << 40 ^ message.epoch << 20 ^ (uint64_t)message.step);
+    world_mix((uint64_t)message.kind << 40 ^ message.epoch << 20 ^
+              (uint64_t)message.step);
     if (!bulk->entered || message.epoch > bulk->epoch) {
         keep(bulk->early, &bulk->early_count, EARLY_MAX, &message);
-        say(bulk, &(struct bulk_event){
-                      .kind = BULK_NEWER, .peer = -1, .id = sender, .epoch = message.epoch});
+        say(bulk, &(struct bulk_event){.kind = BULK_NEWER,
+                                       .peer = -1,
+                                       .id = message.sender,
+                                       .epoch = message.epoch});
         return;
     }
     if (message.epoch < bulk->epoch && !SIM_MUTANT(stale)) {
-        say(bulk, &(struct bulk_event){
-                      .kind = BULK_STALE, .peer = -1, .id = sender, .epoch = message.epoch});
+        say(bulk, &(struct bulk_event){.kind = BULK_STALE,
+                                       .peer = -1,
+                                       .id = message.sender,
+                                       .epoch = message.epoch});
         return;
     }
     if (message.epoch == bulk->epoch && message.plan_tag != bulk->plan_tag)
-        world_breach("I1: %s and %s are in epoch %llu with different plans", from->address,
-                     here->address, (unsigned long long)bulk->epoch);
-    message.from = peer_number(bulk, &sender);
+        world_breach("I1: %s and %s are in epoch %llu with different plans",
+                     from->address, here->address, (unsigned long long)bulk->epoch);
+    message.from = peer_number(bulk, &message.sender);
     if (message.from < 0 || bulk->halted || bulk->lost[message.from])
         return;
     if (bulk->inbox_count == INBOX_MAX) {
@@ -272,10 +276,9 @@ plane_send(struct bulk *bulk, int peer, const struct plane_message *message)
     struct event *event = world_in(us, to, arrive);
     event->a = bulk->host->index;
     event->b = 1;
-    event->len = sizeof(sent) + sizeof(struct id);
-    event->data = xcalloc(1, event->len);
-    memcpy(event->data, &sent, sizeof(sent));
-    memcpy(event->data + sizeof(sent), &bulk->peers[bulk->self], sizeof(struct id));
+    sent.sender = bulk->peers[bulk->self];
+    event->len = sizeof(sent);
+    event->data = xmemdup(&sent, sizeof(sent));
 }
 
 const struct plane_message *
@@ -337,7 +340,9 @@ take_early(struct bulk *bulk)
         struct plane_message message = bulk->early[i];
         if (message.epoch > bulk->epoch)
             bulk->early[kept++] = message;
-        else if (message.epoch == bulk->epoch && message.plan_tag == bulk->plan_tag)
+        message.from = peer_number(bulk, &message.sender);
+        if (message.epoch == bulk->epoch && message.plan_tag == bulk->plan_tag &&
+            message.from >= 0)
             keep(bulk->inbox, &bulk->inbox_count, INBOX_MAX, &message);
     }
     bulk->early_count = kept;
@@ -346,9 +351,9 @@ take_early(struct bulk *bulk)
 void
 bulk_enter(struct bulk *bulk, const struct bulk_epoch *epoch)
 {
-    if (bulk->entered && (epoch->generation < bulk->generation ||
-                          (epoch->generation == bulk->generation &&
-                           epoch->epoch <= bulk->epoch)))
+    if (bulk->entered &&
+        (epoch->generation < bulk->generation ||
+         (epoch->generation == bulk->generation && epoch->epoch <= bulk->epoch)))
         world_breach("I6: the data plane of %s goes from epoch %llu back to %llu",
                      bulk->host->address, (unsigned long long)bulk->epoch,
                      (unsigned long long)epoch->epoch);

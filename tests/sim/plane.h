@@ -13,12 +13,13 @@ enum plane_kind {
     PLANE_DATA,   /* the data set */
     PLANE_WORK,   /* activations, gradients and their reduction, of a step */
     PLANE_COMMIT, /* the commit message of a step */
-    PLANE_COPY    /* a stage's state for who keeps it or gathers checkpoints; tag: stage */
+    PLANE_COPY /* a stage's state for who keeps it or gathers checkpoints; tag: stage */
 };
 
 struct plane_message {
     enum plane_kind kind;
-    int from; /* peer number */
+    struct id sender;
+    int from; /* its number in the epoch */
     uint64_t epoch, plan_tag;
     int64_t step;
     int tag;

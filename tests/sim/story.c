@@ -19,7 +19,7 @@ static void
 make_hosts(void)
 {
     uint64_t drawn = world_below(100);
-    int count = drawn < 8 ? 1 + (int)world_below(2)
+    int count = drawn < 8    ? 1 + (int)world_below(2)
                 : drawn < 75 ? 3 + (int)world_below(4)
                 : drawn < 93 ? 7 + (int)world_below(3)
                              : 10 + (int)world_below(6);
@@ -35,7 +35,8 @@ make_hosts(void)
                               .rate_ppm = between(999000, 1001000)};
         host->disk = disk_new(i);
         host->rng = (struct rng){.seed = world.seed, .stream = 100 + (uint64_t)i};
-        snprintf(host->zone, sizeof(host->zone), "%c", 'a' + (int)world_below((uint64_t)zones));
+        snprintf(host->zone, sizeof(host->zone), "%c",
+                 'a' + (int)world_below((uint64_t)zones));
         snprintf(host->address, sizeof(host->address), "n%d:7700", i);
     }
     if (world_below(6) == 0)
@@ -187,7 +188,8 @@ advance(void)
         if (check_steps() > steps || !host || !host->node->view->planned)
             return;
     }
-    world_breach("%d s after the swarm had settled no step was made", ADVANCE_US / SECOND);
+    world_breach("%d s after the swarm had settled no step was made",
+                 ADVANCE_US / SECOND);
 }
 
 /* Keep of the newest decree's voters only a quorum, or fewer members that are no voters. */
@@ -195,9 +197,7 @@ static void
 keep_core(void)
 {
     const struct decree *decree = check_newest_decree();
-    uint32_t mask = 0;
-    for (uint32_t v = 0; v < decree->voters_count; v++)
-        mask |= 1u << v;
+    uint32_t mask = check_remember(NULL);
     for (int tries = 0; tries < 4; tries++) {
         uint32_t v = (uint32_t)world_below(decree->voters_count);
         if (!decree_quorum(decree, mask & ~(1u << v)))

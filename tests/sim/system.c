@@ -3,9 +3,9 @@
  * leads here instead (--wrap, see the Makefile). Whatever does not belong to an invented
  * host goes on to the real call.
  */
+#include "tests/sim/system.h"
 #include "tests/sim/check.h"
 #include "tests/sim/disk.h"
-#include "tests/sim/system.h"
 #include "tests/sim/world.h"
 #include "transport/base/alloc.h"
 #include "transport/base/must.h"
@@ -97,7 +97,8 @@ system_close(void)
 int
 __wrap_socket(int family, int type, int protocol)
 {
-    return here ? socket_new(SOCKET_LISTENS, here) : __real_socket(family, type, protocol);
+    return here ? socket_new(SOCKET_LISTENS, here)
+                : __real_socket(family, type, protocol);
 }
 
 int

@@ -72,8 +72,8 @@ trouble_choose(void)
     };
     faults->jitter_us = faults->delay_us * between(0, 4);
     if (world_below(10) == 0) /* a calm one: it has to train to its end */
-        *faults = (struct faults){
-            .delay_us = faults->delay_us, .delay_far = faults->delay_far};
+        *faults =
+            (struct faults){.delay_us = faults->delay_us, .delay_far = faults->delay_far};
 }
 
 /* ---- links ---- */
@@ -216,7 +216,7 @@ light(struct event *event)
 static void
 strike_forget(struct host *host)
 {
-    if (!check_would_decide(host))
+    if (!decree_quorum(check_newest_decree(), check_remember(host)))
         return; /* a majority that is gone for good is nobody's to bring back */
     crash(host);
     check_forgotten(host);
@@ -314,10 +314,10 @@ void
 trouble_strike(void)
 {
     const struct faults *faults = &world.faults;
-    const int weights[] = {faults->cut,    faults->oneway, faults->bridge, faults->isolate,
-                           faults->refuse, faults->plane,  faults->crash,  faults->pause,
-                           faults->dark,   faults->leave,  faults->drift,  faults->job,
-                           faults->stop,   faults->forget, faults->pause};
+    const int weights[] = {
+        faults->cut,   faults->oneway, faults->bridge, faults->isolate, faults->refuse,
+        faults->plane, faults->crash,  faults->pause,  faults->dark,    faults->leave,
+        faults->drift, faults->job,    faults->stop,   faults->forget,  faults->pause};
     enum { KINDS = sizeof(weights) / sizeof(weights[0]), LINK_KINDS = 6 };
     int total = 0;
     for (int i = 0; i < KINDS; i++)
@@ -410,12 +410,15 @@ start_again(struct host *host)
         host->failed_starts = 0;
 }
 
-/* Its seed is gone: whoever looks after it names another. */
+/* Its seed is gone, or it has lost all addresses: whoever looks after it reads so in its
+ * log, and names another seed. */
 static bool
 waits_in_vain(const struct host *host)
 {
-    return host->node && !host->node->entered &&
-           world.now_us - host->started_us > 8 * SECOND;
+    const struct node *node = host->node;
+    if (!node || world.now_us - host->started_us < 8 * SECOND)
+        return false;
+    return !node->entered || (!node->member && gossip_count(node->gossip) <= 1);
 }
 
 void
@@ -425,7 +428,7 @@ trouble_mend(void)
         struct host *host = &world.hosts[i];
         if (waits_in_vain(host)) {
             host_crash(host);
-            host->restart_us = world.now_us;
+            trouble_join(host);
         }
         if (!host->node && !host->banned && host->restart_us &&
             host->restart_us <= world.now_us && (!host->dark || world.healed))

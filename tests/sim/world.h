@@ -49,15 +49,15 @@ struct host {
     bool lies;     /* in its record and reports */
     bool contrary; /* its planner computes another plan */
 
-    bool dying;             /* it crashes once the call at hand returns */
-    bool starting;          /* node_open() is under way */
-    bool dark;              /* the machine is off: no answers, not even refusals */
-    bool left;              /* it went of its own will */
-    bool banned;            /* out of this run for good */
-    int64_t paused_us;      /* stopped until then */
-    int64_t woke_ms;        /* its clock when it last went on; 0: it never was stopped */
-    int64_t busy_us;        /* at work until then */
-    int64_t cost_us;        /* of one event, when slow */
+    bool dying;              /* it crashes once the call at hand returns */
+    bool starting;           /* node_open() is under way */
+    bool dark;               /* the machine is off: no answers, not even refusals */
+    bool left;               /* it went of its own will */
+    bool banned;             /* out of this run for good */
+    int64_t paused_us;       /* stopped until then */
+    int64_t woke_ms;         /* its clock when it last went on; 0: it never was stopped */
+    int64_t busy_us;         /* at work until then */
+    int64_t cost_us;         /* of one event, when slow */
     int64_t clock_us, at_us; /* its clock showed clock_us at at_us */
     int64_t rate_ppm;
     int64_t restart_us; /* 0: not by itself */
@@ -106,7 +106,7 @@ struct world {
     size_t heap_count, heap_room;
     uint64_t order;
     uint64_t events, frames;
-    uint64_t hash; /* of all that happened */
+    uint64_t hash;      /* of all that happened */
     char why[WHY_SIZE]; /* the first breach; empty: all is well */
     int crashes, starts, cuts, pauses, jobs;
 };
