@@ -107,7 +107,7 @@ SIM_WRAPS := socket bind listen accept4 recv send signalfd sigprocmask open clos
              crypto_sign_ed25519_sk_to_curve25519 crypto_sign_ed25519_pk_to_curve25519 \
              crypto_box_seal crypto_box_seal_open sodium_mlock agree_judged search
 SIM_OUT   := transport/base/log.c transport/base/mailbox.c transport/loop.c transport/socket.c \
-             transport/mesh.c transport/admit.c transport/join.c transport/twin.c \
+             $(wildcard transport/mesh*.c) transport/admit.c transport/join.c transport/twin.c \
              transport/group_ring.c \
              $(wildcard transport/bulk*.c) node/events.c node/command.c node/show.c \
              node/show_status.c $(wildcard node/cmd_*.c)

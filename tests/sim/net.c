@@ -187,6 +187,7 @@ struct peer {
     size_t conn;      /* of the dial or connection at hand */
     uint64_t dial;    /* the dial's number: others are void */
     bool up, waits;   /* connected; between two dials */
+    bool hidden;      /* its address is of no use: nothing follows from refusals */
     int64_t began_us; /* of the dial */
     int64_t up_us;
     int64_t backoff_ms;
@@ -201,6 +202,11 @@ struct mesh {
     struct peer peers[PEERS_MAX];
     int count;
     uint64_t dials;
+    mesh_checked_fn check_fn; /* NULL: no check is under way */
+    void *check_arg;
+    struct id check_id;
+    struct address check_base;
+    int check_target;
 };
 
 static struct peer *
@@ -323,7 +329,8 @@ look(struct event *event)
                   !id_equal(&target->node->id, &peer->id);
     if (nobody) {
         dial_later(mesh, peer);
-        tell(mesh, peer, MESH_REFUSED);
+        if (!peer->hidden)
+            tell(mesh, peer, MESH_REFUSED);
     } else if (!admit_allowed(target->mesh->admit, &here->node->id)) {
         target->mesh->admit->refused++;
         dial_later(mesh, peer);
@@ -677,6 +684,92 @@ mesh_stats(const struct mesh *mesh, const struct id *id, struct mesh_peer_stats 
             return true;
         }
     return false;
+}
+
+/* ---- what this network does without: it keeps all connections, and nobody relays ---- */
+
+void
+mesh_keep(struct mesh *mesh, const struct id *peers, size_t count)
+{
+    (void)mesh;
+    (void)peers;
+    (void)count;
+}
+
+void
+mesh_hidden(struct mesh *mesh, const struct id *id, bool hidden)
+{
+    struct peer *peer = find(mesh, id);
+    if (peer)
+        peer->hidden = hidden;
+}
+
+enum mesh_way
+mesh_way(const struct mesh *mesh, const struct id *peer, struct id *via)
+{
+    (void)via;
+    return mesh_connected(mesh, peer) ? MESH_OUT : MESH_NO_WAY;
+}
+
+const char *
+mesh_way_name(enum mesh_way way)
+{
+    return way == MESH_OUT ? "out" : "none";
+}
+
+const char *
+mesh_host(const struct mesh *mesh, const struct id *peer)
+{
+    (void)mesh;
+    (void)peer;
+    return "";
+}
+
+void
+mesh_blame(struct mesh *mesh, const struct id *peer)
+{
+    world_say("finds a frame of n%d without sense", find(mesh, peer)->target);
+}
+
+void
+mesh_total(const struct mesh *mesh, struct mesh_totals *out)
+{
+    *out = (struct mesh_totals){.peers = mesh->count, .kept = mesh->count};
+}
+
+static void
+checked(struct event *event)
+{
+    struct mesh *mesh = here->mesh;
+    const struct host *target =
+        mesh->check_target >= 0 ? &world.hosts[mesh->check_target] : NULL;
+    (void)event;
+    bool open = target && target->node && host_up(target) &&
+                both_ways(here->index, target->index) &&
+                !world.refused[here->index][target->index];
+    enum mesh_port ports[3];
+    for (int i = 0; i < 3; i++)
+        ports[i] = open ? MESH_PORT_OPEN : MESH_PORT_SHUT;
+    mesh_checked_fn fn = mesh->check_fn;
+    mesh->check_fn = NULL;
+    fn(mesh->check_arg, &mesh->check_id, &mesh->check_base, ports);
+}
+
+int
+mesh_check(struct mesh *mesh, const struct id *peer, const struct address *base,
+           const struct secret *secret, mesh_checked_fn fn, void *arg, struct err *err)
+{
+    (void)secret;
+    if (mesh->check_fn)
+        return err_set(err, ERR_LIMIT, "another check is under way");
+    const struct host *target = host_at(base->host);
+    mesh->check_target = target ? target->index : -1;
+    mesh->check_fn = fn;
+    mesh->check_arg = arg;
+    mesh->check_id = *peer;
+    mesh->check_base = *base;
+    world_in(100 * MS, mesh->host, checked);
+    return 0;
 }
 
 void
