@@ -167,6 +167,7 @@ board_new(const struct fleet_request *request, const struct fleet *fleet)
     board->published = fleet->cost_model == COST_MODEL_PUBLISHED;
     board->layers = fleet->table.layers_count;
     sum_sizes(board);
+    board->ring_times = xcalloc(RING_TIMES, sizeof(*board->ring_times));
     memset(board->pool_of, 0xff, sizeof(board->pool_of));
     memset(board->option_of, 0xff, sizeof(board->option_of));
     for (int p = 0; p < fleet->pools_count; p++) {
@@ -215,6 +216,7 @@ board_free(struct board *board)
     free(board->weight_bytes);
     free(board->size_of_layer);
     free(board->sizes);
+    free(board->ring_times);
     free(board);
 }
 
@@ -252,6 +254,34 @@ board_bytes(const struct board *board, const struct setting *setting,
     int64_t buckets = bucket < (double)gradients ? (int64_t)bucket : gradients;
     return 2 * gradients + optimizer + activations + 2 * boundary * slots +
            (width > 1 ? buckets : 0);
+}
+
+double
+board_ring_s(const struct board *board, int32_t curve, double bytes, int width)
+{
+    uint64_t bits;
+    memcpy(&bits, &bytes, sizeof(bits));
+    uint64_t hash =
+        (bits ^ ((uint64_t)curve << 20) ^ (uint64_t)width) * UINT64_C(0x9e3779b97f4a7c15);
+    struct ring_time *known = &board->ring_times[hash >> 51];
+    if (known->width == width && known->curve == curve && known->bytes == bytes)
+        return known->seconds;
+    const struct fleet_curve *link = &board->fleet->curves[curve];
+    double seconds;
+    if (board->published) {
+        seconds = published_reduce_s(link, bytes, width);
+    } else {
+        double bucket = board->request->framework.bucket_bytes;
+        double buckets = bytes / bucket;
+        if (!(buckets > 1.0)) {
+            buckets = 1.0;
+            bucket = bytes;
+        }
+        seconds = buckets * 2.0 * (double)(width - 1) *
+                  fleet_send_s(link, bucket / (double)width);
+    }
+    *known = (struct ring_time){bytes, seconds, curve, width};
+    return seconds;
 }
 
 double

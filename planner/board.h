@@ -35,6 +35,15 @@ struct setting {
     double *send_s; /* [curves x sizes]: curve * sizes_count + size */
 };
 
+/* Ring times that were computed before: a cache that only its own content depends on. */
+enum { RING_TIMES = 8192 };
+struct ring_time {
+    double bytes;
+    double seconds;
+    int32_t curve;
+    int32_t width; /* 0: empty */
+};
+
 struct board {
     const struct fleet_request *request;
     const struct fleet *fleet;
@@ -54,6 +63,7 @@ struct board {
     int *size_of_layer;
     int64_t *sizes;
     int devices;                                  /* of all pools */
+    struct ring_time *ring_times;                 /* [RING_TIMES] */
     int16_t pool_of[FLEET_KINDS_MAX][ZONES_MAX];  /* -1: there is none */
     int16_t option_of[FLEET_POOLS_MAX][TP_SLOTS]; /* -1: not to be used */
 };
@@ -90,6 +100,10 @@ board_compute_s(const struct setting *setting, const struct option *option, int 
     const double *backward = setting->backward_s[option->kind][option->slot];
     return forward[end] - forward[first] + (backward[end] - backward[first]);
 }
+
+/* The reduction of so many bytes over a ring of `width` replicas whose slowest neighbours
+ * have this link, nothing overlapped. */
+double board_ring_s(const struct board *board, int32_t curve, double bytes, int width);
 
 /* The optimizer step of a stage. */
 double board_update_s(const struct board *board, const struct setting *setting,

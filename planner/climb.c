@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+enum { BALANCE_STEPS = 12 };
+
 struct climber {
     const struct board *board;
     uint64_t random;
@@ -470,6 +472,67 @@ cut_anew(struct climber *climber)
     return true;
 }
 
+static double
+stage_busy_s(const struct climber *climber, const struct crew *crew, int stage)
+{
+    const struct board *board = climber->board;
+    const struct draft *draft = &climber->next;
+    return board_leg(board, &board->settings[draft->setting], draft->stages,
+                     stage > 0 ? &board->options[crew->option[stage - 1]] : NULL,
+                     &board->options[crew->option[stage]],
+                     stage + 1 < draft->stages ? &board->options[crew->option[stage + 1]]
+                                               : NULL,
+                     draft->first[stage], draft->first[stage + 1])
+        .busy_s;
+}
+
+/* Layers move from the slowest stage of a crew towards its fastest, as long as that helps. */
+static void
+balance(struct climber *climber)
+{
+    struct draft *draft = &climber->next;
+    if (draft->stages < 2)
+        return;
+    const struct crew *crew = &draft->crews[some_crew(climber)];
+    for (int s = 0; s < draft->stages; s++)
+        if (!board_measured(&climber->board->settings[draft->setting],
+                            &climber->board->options[crew->option[s]]))
+            return;
+    double before_s = FLEET_NEVER_S;
+    int16_t kept[DEPTH_MAX + 1];
+    memcpy(kept, draft->first, sizeof(kept));
+    for (int i = 0; i < BALANCE_STEPS; i++) {
+        int slowest = 0;
+        int fastest = 0;
+        double most_s = -1.0;
+        double least_s = FLEET_NEVER_S;
+        for (int s = 0; s < draft->stages; s++) {
+            double busy_s = stage_busy_s(climber, crew, s);
+            if (busy_s > most_s) {
+                most_s = busy_s;
+                slowest = s;
+            }
+            if (busy_s < least_s) {
+                least_s = busy_s;
+                fastest = s;
+            }
+        }
+        if (!(most_s < before_s)) {
+            memcpy(draft->first, kept, sizeof(kept));
+            break;
+        }
+        before_s = most_s;
+        memcpy(kept, draft->first, sizeof(kept));
+        if (draft->first[slowest + 1] - draft->first[slowest] < 2 || slowest == fastest)
+            break;
+        for (int s = slowest + 1; s <= fastest; s++)
+            draft->first[s]--;
+        for (int s = fastest + 1; s <= slowest; s++)
+            draft->first[s]++;
+    }
+    draft_stale(draft);
+}
+
 static bool
 change(struct climber *climber)
 {
@@ -490,6 +553,8 @@ change(struct climber *climber)
             return false;
         changed = true;
     }
+    if (below(climber, 4) == 0)
+        balance(climber);
     return changed;
 }
 

@@ -1,5 +1,4 @@
 #include "planner/draft.h"
-#include "planner/published.h"
 #include "transport/base/must.h"
 
 #include <stdlib.h>
@@ -228,24 +227,17 @@ neighbours_s(const struct ring *ring, int left, int right)
     for (int s = 0; s < draft->stages; s++) {
         int from = board->options[draft->crews[left].option[s]].pool;
         int to = board->options[draft->crews[right].option[s]].pool;
-        const struct fleet_curve *curve = fleet_curve(board->fleet, from, 0, to, 0);
-        if (!curve)
+        int32_t curve = *fleet_link(board->fleet, from, 0, to, 0);
+        if (curve < 0)
             return FLEET_NEVER_S;
-        double seconds;
-        if (board->published) {
-            seconds = published_reduce_s(curve, ring->bytes[s], draft->width);
-        } else {
+        double seconds = board_ring_s(board, curve, ring->bytes[s], draft->width);
+        if (ring->hidden_s[s] > 0.0) {
+            /* All but the last bucket may be done before the last backward is. */
             double bucket = board->request->framework.bucket_bytes;
-            double buckets = ring->bytes[s] / bucket;
-            if (!(buckets > 1.0)) {
-                buckets = 1.0;
-                bucket = ring->bytes[s];
-            }
-            double one_s = 2.0 * (double)(draft->width - 1) *
-                           fleet_send_s(curve, bucket / (double)draft->width);
-            seconds = buckets * one_s - ring->hidden_s[s];
-            if (seconds < one_s)
-                seconds = one_s;
+            double share = ring->bytes[s] > bucket ? bucket / ring->bytes[s] : 1.0;
+            double last_s = seconds * share;
+            seconds -= ring->hidden_s[s];
+            seconds = seconds > last_s ? seconds : last_s;
         }
         worst_s = seconds > worst_s ? seconds : worst_s;
     }
@@ -284,7 +276,8 @@ ring_bytes(struct ring *ring)
         ring->bytes[s] = (board->weight_bytes[draft->first[s + 1]] -
                           board->weight_bytes[draft->first[s]]) *
                          share / (double)least;
-        ring->hidden_s[s] = board->request->framework.overlap ? backward_s : 0.0;
+        ring->hidden_s[s] =
+            board->request->framework.overlap && !board->published ? backward_s : 0.0;
     }
 }
 

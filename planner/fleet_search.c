@@ -1,6 +1,9 @@
 #include "planner/fleet_search.h"
 #include "planner/climb.h"
 #include "planner/seat.h"
+#ifndef EFFORT
+#define EFFORT 1
+#endif
 #include "transport/base/alloc.h"
 #include "transport/base/must.h"
 
@@ -19,8 +22,10 @@ static const struct round {
     int drafts;
     int64_t tries;
     double threshold;
-} rounds[ROUNDS] = {
-    {48, 600, 0.03}, {16, 2500, 0.02}, {6, 8000, 0.01}, {3, 12000, 0.002}};
+} rounds[ROUNDS] = {{48, 600 * EFFORT, 0.03},
+                    {16, 2500 * EFFORT, 0.02},
+                    {6, 8000 * EFFORT, 0.01},
+                    {3, 12000 * EFFORT, 0.002}};
 
 struct searcher {
     const struct fleet_request *request;

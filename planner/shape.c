@@ -1,5 +1,4 @@
 #include "planner/shape.h"
-#include "planner/published.h"
 #include "transport/base/alloc.h"
 #include "transport/base/must.h"
 
@@ -10,7 +9,7 @@ enum {
     CHOICES_MAX = FLEET_KINDS_MAX * TP_SLOTS,
     FREE_SHAPES_MAX = 30000, /* of one setting and depth, looked at in full */
     CUTS_MAX = 16,           /* times that one order of a shape is cut */
-    ORDERS_MAX = 12,
+    ORDERS_MAX = 16,
     GUESSES_EACH = 24, /* of one setting and depth */
     GUESSES_CUT = 120, /* by their guess, and as many by their hope, of all */
     GUESSES_SURE = 3,  /* of one setting and depth, however the others are */
@@ -175,6 +174,9 @@ shape_cut(const struct board *board, int setting, int stages, const uint16_t *op
     int n = board->layers;
     if (stages > n)
         return false;
+    for (int s = 0; s < stages; s++)
+        if (!board_measured(&board->settings[setting], &board->options[option[s]]))
+            return false;
     size_t side = (size_t)n + 1;
     size_t runs = (size_t)stages * side * side;
     struct cut cut = {
@@ -198,6 +200,7 @@ shape_cut(const struct board *board, int setting, int stages, const uint16_t *op
     double least = 0.0;
     double step = 1.0;
     /* From the lowest slowest stage upwards, as long as a lower sum may make up for it. */
+    double least_sum = 0.0;
     for (int i = 0; cap_s >= 0.0 && i < CUTS_MAX; i++) {
         double sum = cut_best(&cut, cap_s * step, draft, &slowest_s);
         must(sum >= 0.0);
@@ -206,10 +209,12 @@ shape_cut(const struct board *board, int setting, int stages, const uint16_t *op
             least = value;
             memcpy(first, draft, ((size_t)stages + 1) * sizeof(*first));
         }
+        if (!found)
+            least_sum = cut_best(&cut, FLEET_NEVER_S, draft, &slowest_s);
         found = true;
-        if (further * cap_s * step >= least)
-            break;
         step *= 1.02;
+        if (further * cap_s * step + least_sum >= least)
+            break;
     }
     free(cut.busy_s);
     free(cut.from);
@@ -366,20 +371,22 @@ weigh_shape(struct shaper *shaper, struct shape *shape, int most, double leftove
     keep(shaper, shape, true);
 }
 
-/* The picked choices in one order: kinds in the order `kinds`, degrees down or up. */
+/* The picked choices in one order: kinds in the order `kinds`, degrees down or up, all turned
+ * round by `turn` stages. */
 static void
 order_stages(const struct shaper *shaper, const int *kinds, int kinds_count, bool up,
-             struct shape *shape)
+             int turn, struct shape *shape)
 {
-    int at = 0;
-    for (int k = 0; k < kinds_count; k++)
+    int at = turn;
+    for (int k = 0; k < kinds_count; k++) {
         for (int i = 0; i < shape->stages; i++) {
             int pick = up ? i : shape->stages - 1 - i;
             const struct choice_of *choice = &shaper->choices[shaper->picked[pick]];
             if (choice->kind == kinds[k])
-                shape->option[at++] = choice->option;
+                shape->option[at++ % shape->stages] = choice->option;
         }
-    must(at == shape->stages);
+    }
+    must(at == turn + shape->stages);
 }
 
 static bool
@@ -402,6 +409,13 @@ next_permutation(int *items, int count)
         items[b] = swap;
     }
     return true;
+}
+
+static bool
+same_guess(const struct guess *left, const struct guess *right)
+{
+    return left->setting == right->setting && left->stages == right->stages &&
+           memcmp(left->picked, right->picked, (size_t)left->stages) == 0;
 }
 
 /* Cut and weigh a guess in the orders that may matter. */
@@ -428,13 +442,21 @@ try_guess(struct shaper *shaper, const struct guess *guess)
     int count = (total + guess->width - 1) / guess->width;
     int orders = 0;
     do {
-        for (int up = 0; up < (mixed ? 2 : 1) && orders < ORDERS_MAX; up++, orders++) {
-            order_stages(shaper, kinds, kinds_count, up == 1, &shape);
-            if (shape_cut(board, shape.setting, shape.stages, shape.option, count,
-                          guess->width, shape.first))
-                weigh_shape(shaper, &shape, guess->width, guess->leftover);
+        for (int turn = 0; turn < (kinds_count > 1 ? guess->stages : 1); turn++) {
+            for (int up = 0; up < (mixed ? 2 : 1) && orders < ORDERS_MAX; up++) {
+                uint16_t before[DEPTH_MAX];
+                memcpy(before, shape.option, sizeof(before));
+                order_stages(shaper, kinds, kinds_count, up == 1, turn, &shape);
+                if (up == 1 && memcmp(before, shape.option, sizeof(before)) == 0)
+                    continue;
+                orders++;
+                if (shape_cut(board, shape.setting, shape.stages, shape.option, count,
+                              guess->width, shape.first))
+                    weigh_shape(shaper, &shape, guess->width, guess->leftover);
+            }
         }
-    } while (orders < ORDERS_MAX && next_permutation(kinds, kinds_count));
+    } while (orders < ORDERS_MAX && kinds_count > 2 &&
+             next_permutation(kinds, kinds_count));
 }
 
 /* ---- enumeration ---- */
@@ -467,14 +489,13 @@ guess_reduce(const struct shaper *shaper, int width, double rate)
         if (s > 0 && shaper->picked[s] == shaper->picked[s - 1])
             continue;
         const struct option *option = &board->options[choice->option];
-        const struct fleet_curve *curve =
-            fleet_curve(board->fleet, option->pool, 0, option->pool, 0);
+        int32_t curve = *fleet_link(board->fleet, option->pool, 0, option->pool, 0);
         int tp = choice->tp < 4 ? choice->tp : 4;
         double bytes =
             board->weight_bytes[board->layers] * choice->rate / rate / (double)tp;
-        if (!curve)
+        if (curve < 0)
             continue;
-        double seconds = published_reduce_s(curve, bytes, width);
+        double seconds = board_ring_s(board, curve, bytes, width);
         worst_s = seconds > worst_s ? seconds : worst_s;
     }
     return worst_s;
@@ -623,6 +644,21 @@ collect(const struct shaper *shaper, struct shape *shapes, int most)
     return count;
 }
 
+/* A guess goes to those that are cut for sure, or to the best of all. */
+static void
+sort_guess(struct shaper *shaper, const struct guess *guess, bool by_hope, bool sure,
+           int counts[2])
+{
+    for (int i = 0; by_hope && i < shaper->guesses[0].count; i++)
+        if (same_guess(guess, &shaper->guesses[0].list[i]))
+            return;
+    if (sure)
+        shaper->sure[shaper->sure_count++] = *guess;
+    else
+        guess_keep(&shaper->cut[by_hope ? GUESSES_CUT : 0], &counts[by_hope], GUESSES_CUT,
+                   guess, by_hope);
+}
+
 /* All settings and depths; the best guesses of each go on. */
 static void
 guess_all(struct shaper *shaper, int counts[2])
@@ -644,13 +680,8 @@ guess_all(struct shaper *shaper, int counts[2])
                 pick_two(shaper);
             for (int by_hope = 0; by_hope < 2; by_hope++)
                 for (int i = 0; i < shaper->guesses[by_hope].count; i++)
-                    if (i < GUESSES_SURE && stages <= SURE_DEPTH)
-                        shaper->sure[shaper->sure_count++] =
-                            shaper->guesses[by_hope].list[i];
-                    else
-                        guess_keep(&shaper->cut[by_hope * GUESSES_CUT], &counts[by_hope],
-                                   GUESSES_CUT, &shaper->guesses[by_hope].list[i],
-                                   by_hope == 1);
+                    sort_guess(shaper, &shaper->guesses[by_hope].list[i], by_hope == 1,
+                               i < GUESSES_SURE && stages <= SURE_DEPTH, counts);
         }
     }
 }
