@@ -83,6 +83,10 @@ find(struct plan_outcome *outcome, struct err *err)
     const struct fleet *fleet = outcome->cluster->fleet;
     const struct fleet_request *request = &outcome->job->request;
     int64_t began_us = clock_us();
+    if (outcome->job->foreign)
+        return err_set(err, ERR_USAGE,
+                       "the job's framework is for --evaluate: a plan is sought for our "
+                       "own engine");
     if (fleet_search(request, fleet, &outcome->answer, err))
         return -1;
     outcome->seconds = (double)(clock_us() - began_us) / 1e6;

@@ -74,7 +74,13 @@ static const cyaml_schema_field_t copy_fields[] = {
     WHOLE("every_steps", struct copy_file, every_steps), CYAML_FIELD_END};
 static const cyaml_schema_field_t framework_fields[] = {
     CYAML_FIELD_BOOL_PTR("overlap", OPTIONAL, struct framework_file, overlap),
-    TEXT_OPTIONAL("bucket", struct framework_file, bucket), CYAML_FIELD_END};
+    TEXT_OPTIONAL("bucket", struct framework_file, bucket),
+    WHOLE("bucket_buffers", struct framework_file, bucket_buffers),
+    WHOLE("working_layers", struct framework_file, working_layers),
+    WHOLE("extra_bytes_per_parameter", struct framework_file, extra_bytes_per_parameter),
+    TEXT_OPTIONAL("fixed", struct framework_file, fixed),
+    TEXT_OPTIONAL("fixed_tp", struct framework_file, fixed_tp),
+    CYAML_FIELD_END};
 
 #define MAPPING(key, flags, field, fields)                                               \
     CYAML_FIELD_MAPPING(key, flags, struct job_file, field, fields)

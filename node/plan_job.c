@@ -174,21 +174,42 @@ take_plan(const struct plan_file *plan, struct fleet_request *request, struct er
     return 0;
 }
 
+/* A size of a framework's; nothing given: untouched. */
 static int
-take_framework(const struct framework_file *framework, struct fleet_request *request,
-               struct err *err)
+take_size(const char *what, const char *given, int64_t *out, struct err *err)
 {
-    if (framework->overlap)
-        request->framework.overlap = *framework->overlap;
-    if (!framework->bucket)
+    if (!given)
         return 0;
-    int64_t bytes;
-    if (size_parse(framework->bucket, &bytes, err))
-        return err_wrap(err, "framework.bucket");
-    if (bytes < 1)
-        return err_set(err, ERR_USAGE, "framework.bucket is %lld bytes",
-                       (long long)bytes);
-    request->framework.bucket_bytes = (double)bytes;
+    if (size_parse(given, out, err))
+        return err_wrap(err, "%s", what);
+    if (*out < 1 || *out > INT64_C(1) << 50)
+        return err_set(err, ERR_USAGE, "%s is %lld bytes", what, (long long)*out);
+    return 0;
+}
+
+static int
+take_framework(const struct framework_file *file, struct plan_job *out, struct err *err)
+{
+    struct framework *framework = &out->request.framework;
+    int64_t bucket = 0;
+    out->foreign = file->overlap || file->bucket || file->fixed || file->fixed_tp ||
+                   file->bucket_buffers || file->working_layers ||
+                   file->extra_bytes_per_parameter;
+    if (file->overlap)
+        framework->overlap = *file->overlap;
+    if (take_size("framework.bucket", file->bucket, &bucket, err) ||
+        take_size("framework.fixed", file->fixed, &framework->fixed_bytes, err) ||
+        take_size("framework.fixed_tp", file->fixed_tp, &framework->fixed_tp_bytes,
+                  err) ||
+        take_int("framework.bucket_buffers", file->bucket_buffers, 0, 64,
+                 &framework->bucket_buffers, err) ||
+        take_int("framework.working_layers", file->working_layers, 0, 64,
+                 &framework->working_layers, err) ||
+        take_int("framework.extra_bytes_per_parameter", file->extra_bytes_per_parameter,
+                 0, 64, &framework->extra_bytes_per_parameter, err))
+        return -1;
+    if (bucket > 0)
+        framework->bucket_bytes = (double)bucket;
     return 0;
 }
 
@@ -205,7 +226,7 @@ take(const struct job_file *file, struct plan_job *out, struct err *err)
     return take_model(&file->model, out, err) || take_choices(file, &out->request, err) ||
                    take_limits(&file->limits, out, err) ||
                    take_plan(&file->plan, &out->request, err) ||
-                   take_framework(&file->framework, &out->request, err)
+                   take_framework(&file->framework, out, err)
                ? -1
                : 0;
 }

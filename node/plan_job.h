@@ -16,7 +16,8 @@ struct plan_job {
     struct model_shape shape;
     struct fleet_request request; /* complete after plan_job_bind() */
     double tokens_per_s_min;      /* 0: no limit */
-    struct job_file *file;        /* owned */
+    bool foreign; /* it tells of another framework: for plans that are given, alone */
+    struct job_file *file; /* owned */
 };
 
 /* ERR_USAGE with the line, or the key and its range. */

@@ -119,6 +119,14 @@ replay_memory(const struct fleet_plan *plan, const struct fleet_request *request
                      (plan->width > 1 ? buckets : 0),
         .room = fleet->kinds[fleet->pools[replica->pool].kind].memory_bytes,
     };
+    const struct framework *framework = &request->framework;
+    out->workspace +=
+        (int64_t)framework->extra_bytes_per_parameter * parameters +
+        largest * plan->micro_batch * framework->working_layers +
+        (replica->tp > 1 ? framework->fixed_tp_bytes : framework->fixed_bytes);
+    if (framework->bucket_buffers > 0)
+        out->workspace += (int64_t)(framework->bucket_buffers * bucket) -
+                          (plan->width > 1 ? buckets : 0);
     out->total = out->weights + out->gradients + out->optimizer + out->activations +
                  out->workspace;
 }

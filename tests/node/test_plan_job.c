@@ -83,6 +83,7 @@ START_TEST(what_a_job_says_is_what_the_planner_is_asked)
     ck_assert_int_eq(request->recompute, CHOICE_ON);
     ck_assert_int_eq(request->shard_optimizer, CHOICE_ON);
     ck_assert(!request->framework.overlap && request->framework.bucket_bytes == 5e8);
+    ck_assert(job.foreign && request->framework.fixed_bytes == 0);
     plan_job_release(&job);
 }
 END_TEST

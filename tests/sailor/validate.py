@@ -8,7 +8,10 @@ usage: validate.py --data DIR --runs DIR [--flotilla BINARY] [--learn]
             device type: learnt on one half of the runs and judged on the other, both ways
 
 Each run goes through the replay, told only what its framework did: gradients reduced after the
-last backward pass, in serial buckets of 500 MB. Prints a JSON line for each run: {file,
+last backward pass, in serial buckets of 500 MB, of which it keeps two; 8 further bytes a parameter
+(communication and the framework's copies) and a process of 2 GB, 3 GB in a tensor-parallel group,
+as the artifact states them (configs/model_constants.json); and the gradients of one layer's
+activations, in and out. Prints a JSON line for each run: {file,
 measured_s, predicted_s, error, measured_bytes, predicted_bytes}; error is (predicted - measured)
 / measured, bytes are of the fullest device. The last line, on standard error, has the means.
 """
@@ -23,7 +26,8 @@ from scenario import (BadInput, Data, LAYER_SIZES, LAYER_TIMES, LINKS, PRICES, c
                       job_text, profile_of, write, write_json)
 
 MACHINES = "configs/basic_cluster_config.json"
-BUCKET = "framework: {overlap: false, bucket: 500MB}"
+FRAMEWORK = ("framework: {overlap: false, bucket: 500MB, bucket_buffers: 2, working_layers: 2, "
+             "extra_bytes_per_parameter: 8, fixed: 2GB, fixed_tp: 3GB}")
 TOKENS = 2048  # of a sequence, in every measured run
 
 
@@ -91,7 +95,7 @@ def evaluate(data, flotilla, folder, path, run, corrections):
         machine[device] = data.find(MACHINES, device, "gpus_per_node")
     text = cluster_text(data, pools, profiles, "replay", machine, priced=False, corrections=corrections)
     write(os.path.join(folder, "cluster.yaml"), text)
-    write(os.path.join(folder, "job.yaml"), job_text(model, sequences, more=[BUCKET]))
+    write(os.path.join(folder, "job.yaml"), job_text(model, sequences, more=[FRAMEWORK]))
     write(os.path.join(folder, "plan.json"), json.dumps(document))
     command = [flotilla, "plan", "--cluster", os.path.join(folder, "cluster.yaml"), "--job",
                os.path.join(folder, "job.yaml"), "--evaluate", os.path.join(folder, "plan.json"), "--json"]
