@@ -1,53 +1,55 @@
 #include "gossip/link.h"
 #include "gossip/logarithm.h"
 #include "transport/base/alloc.h"
-#include "transport/base/must.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum {
     SAMPLE_BYTES_MIN = 4096, /* less tells more of the round trip than of the rate */
-    HALF_LIFE_MS = 30 * 60 * 1000, /* of confidence */
-    FRESH_MS = 10 * 60 * 1000,     /* measured so lately that no probe is due */
+    SAMPLES = 8,
+    LINKS_MAX = 256, /* that are kept; a record tells of fewer */
+    PROBE_COUNTS = 3,
+    PASSIVE_HALF_LIFE_MS = 30 * 60 * 1000,
+    PROBE_HALF_LIFE_MS = 6 * 60 * 60 * 1000,
+    BETTER_MS = 10 * 60 * 1000,    /* for so long a lower bound adds nothing */
     ROUND_TRIP_MS = 5 * 60 * 1000, /* one of the two windows of the smallest round trip */
-    PROBE_GAP_MS = 400,
-    HOUR_MS = 60 * 60 * 1000,
-    PROBE_BYTES_MIN = 1 << 20,
-    PROBE_BYTES_MAX = 8 << 20,
-    BUDGET_BYTES_MIN = 16 << 20, /* an hour */
-    BUDGET_BYTES_MAX = 80 << 20, /* 2 GB a day */
-    WEIGHT_PROBE = 1000,         /* thousandths */
-    WEIGHT_PASSIVE = 700,
-    WEIGHT_LIMITED = 300,
-    QUARTER = 21098, /* log2(1.25) */
-    FAR = 66187      /* log2(e^0.7): a sample that is no noise */
+    TELL_AGAIN_MS = 5 * 1000,
+    LIMITED_CONFIDENCE = 20,
+    NEAR = 21098,  /* log2(1.25) */
+    FAR = 66187,   /* log2(e^0.7): a sample that is no noise */
+    STEPS_TOLD = 2 /* of rate_encode(): 9 % */
 };
 
 struct link {
     struct id peer;
-    bool measured;      /* `rate` holds */
-    int32_t rate;       /* log2 of bytes a second */
-    int32_t confidence; /* 0..100, at sampled_ms */
+    int32_t samples[SAMPLES]; /* log2 of bytes a second, the oldest first */
+    int samples_count;
+    bool limited; /* they are lower bounds */
+    bool probed;  /* the last was a probe's */
+    int run;      /* consecutive far samples: > 0 above the estimate, < 0 below */
     int64_t sampled_ms;
-    int run;           /* consecutive far samples: > 0 above the estimate, < 0 below */
-    bool probing;      /* a probe is on its way: the next sample is its */
-    int64_t probed_ms; /* last probe sent; 0: never */
-    int64_t window_ms; /* begin of the current round-trip window */
+    int32_t curve[LINK_CURVE_POINTS]; /* log2; 0: not seen */
+    int64_t window_ms;                /* begin of the current round-trip window */
     int64_t smallest_us[2]; /* of the current and the previous window; 0: none */
     bool told;              /* in a record already, as: */
-    int32_t told_rate;
+    uint16_t told_rate;
+    uint8_t told_confidence;
     int64_t told_us;
 };
 
 struct links {
-    struct link *list[MEMBERS_MAX]; /* ascending peer */
+    struct link *list[LINKS_MAX]; /* ascending peer */
     size_t count;
-    int64_t probe_ms;    /* last probe to anybody; 0: never */
-    int64_t refilled_ms; /* budget */
-    int64_t budget_bytes;
-    bool budgeted; /* the budget was set up */
+    int64_t told_ms;
 };
+
+const char *
+link_method_name(enum link_method method)
+{
+    static const char *const names[] = {"unknown", "passive", "probe", "model"};
+    return names[method];
+}
 
 struct links *
 links_new(void)
@@ -97,19 +99,36 @@ take_out(struct links *links, size_t at)
             (links->count - at) * sizeof(struct link *));
 }
 
-/* The link's entry, made if need be; the one unheard of for longest gives way. */
+/* When anything was last learned of it. */
+static int64_t
+freshness(const struct link *link)
+{
+    return link->sampled_ms > link->window_ms ? link->sampled_ms : link->window_ms;
+}
+
+/* Which gives way first: one whose rate is not known, then the one unheard of for
+ * longest. */
+static bool
+goes_before(const struct link *one, const struct link *other)
+{
+    if ((one->samples_count > 0) != (other->samples_count > 0))
+        return one->samples_count == 0;
+    return freshness(one) < freshness(other);
+}
+
+/* The link's entry, made if need be. */
 static struct link *
 want(struct links *links, const struct id *peer)
 {
     struct link *link = find(links, peer);
     if (link)
         return link;
-    if (links->count == MEMBERS_MAX) {
-        size_t oldest = 0;
+    if (links->count == LINKS_MAX) {
+        size_t first = 0;
         for (size_t i = 1; i < links->count; i++)
-            if (links->list[i]->sampled_ms < links->list[oldest]->sampled_ms)
-                oldest = i;
-        take_out(links, oldest);
+            if (goes_before(links->list[i], links->list[first]))
+                first = i;
+        take_out(links, first);
     }
     size_t at = place(links, peer);
     link = xcalloc(1, sizeof(*link));
@@ -123,17 +142,49 @@ want(struct links *links, const struct id *peer)
 
 /* ---- estimating ---- */
 
-static int32_t
-confidence_at(const struct link *link, int64_t now_ms)
+struct estimate {
+    int32_t rate, low,
+        spread; /* log2 of bytes a second; between the fifths, in octaves */
+};
+
+static bool
+estimate(const struct link *link, struct estimate *out)
 {
-    if (!link->measured || now_ms <= link->sampled_ms)
-        return link->measured ? link->confidence : 0;
-    int64_t age = now_ms - link->sampled_ms;
-    if (age / HALF_LIFE_MS >= 16)
+    int32_t sorted[SAMPLES];
+    int count = link->samples_count;
+    if (count == 0)
+        return false;
+    for (int i = 0; i < count; i++) {
+        int at = i;
+        for (; at > 0 && sorted[at - 1] > link->samples[i]; at--)
+            sorted[at] = sorted[at - 1];
+        sorted[at] = link->samples[i];
+    }
+    out->rate = sorted[(count - 1) * 7 / 10];
+    out->low = sorted[(count - 1) / 5];
+    out->spread = sorted[(count - 1) * 4 / 5] - out->low;
+    return true;
+}
+
+static int32_t
+confidence(const struct link *link, int64_t now_ms)
+{
+    /* By the number of samples: 95 - 60 x 2^(-n / 2). */
+    static const uint8_t by_count[SAMPLES + 1] = {0, 53, 65, 74, 80, 84, 87, 90, 91};
+    struct estimate found;
+    if (!estimate(link, &found))
         return 0;
-    int64_t left =
-        logarithm_power(16LL * LOGARITHM_ONE - age * LOGARITHM_ONE / HALF_LIFE_MS);
-    return (int32_t)(link->confidence * left >> 16);
+    int64_t half_life = link->probed ? PROBE_HALF_LIFE_MS : PASSIVE_HALF_LIFE_MS;
+    int64_t age = now_ms > link->sampled_ms ? now_ms - link->sampled_ms : 0;
+    if (age / half_life >= 16)
+        return 0;
+    int64_t doubt =
+        found.spread / 2 < LOGARITHM_ONE / 2 ? found.spread / 2 : LOGARITHM_ONE / 2;
+    int64_t sure = link->limited ? LIMITED_CONFIDENCE : by_count[link->samples_count];
+    sure = sure * (LOGARITHM_ONE - doubt) >> 16;
+    return (int32_t)(sure * logarithm_power(16LL * LOGARITHM_ONE -
+                                            age * LOGARITHM_ONE / half_life) >>
+                     16);
 }
 
 static int32_t
@@ -144,41 +195,73 @@ sample_rate(int64_t bytes, int64_t us)
            logarithm_of((uint64_t)us);
 }
 
-void
-links_sample(struct links *links, int64_t now_ms, const struct id *peer, int64_t bytes,
-             int64_t us, bool limited)
+static void
+push(struct link *link, int32_t sample)
 {
-    if (bytes < SAMPLE_BYTES_MIN || us <= 0)
-        return;
-    struct link *link = want(links, peer);
-    int32_t sample = sample_rate(bytes, us);
-    int32_t weight = link->probing ? WEIGHT_PROBE
-                     : limited     ? WEIGHT_LIMITED
-                                   : WEIGHT_PASSIVE;
-    link->probing = false;
-    if (link->measured && limited && weight != WEIGHT_PROBE && sample <= link->rate)
-        return; /* the sender had no more to send: says nothing against the link */
-    if (!link->measured) {
-        link->measured = true;
-        link->rate = sample;
-        link->confidence = weight / 20; /* 50, 35, 15 */
-        link->sampled_ms = now_ms;
-        return;
+    if (link->samples_count == SAMPLES) {
+        memmove(link->samples, link->samples + 1,
+                (SAMPLES - 1) * sizeof(link->samples[0]));
+        link->samples_count--;
     }
-    int64_t distance = (int64_t)sample - link->rate;
-    bool far = distance > FAR || distance < -FAR;
-    if (!far)
+    link->samples[link->samples_count++] = sample;
+}
+
+/* Two in a row that are off by as much are the link's, not chance's: what was before is
+ * forgotten. */
+static void
+note_run(struct link *link, int64_t distance)
+{
+    if (distance <= FAR && distance >= -FAR)
         link->run = 0;
     else if (distance > 0)
         link->run = link->run > 0 ? link->run + 1 : 1;
     else
         link->run = link->run < 0 ? link->run - 1 : -1;
-    bool shift = link->run >= 2 || link->run <= -2;
-    link->rate += (int32_t)(distance * (shift ? 600 : 300) * weight / 1000000);
-    int32_t confidence = confidence_at(link, now_ms);
-    link->confidence = far ? confidence / 2 + weight / 50
-                           : confidence + (95 - confidence) * weight / 2000;
+    if ((link->run == 2 || link->run == -2) && link->samples_count > 0) {
+        link->samples[0] = link->samples[link->samples_count - 1];
+        link->samples_count = 1;
+    }
+}
+
+static void
+note_curve(struct link *link, const struct link_sample *sample)
+{
+    for (int k = 0; k < LINK_CURVE_POINTS; k++) {
+        if (sample->curve[k] <= 0)
+            continue;
+        int32_t point = logarithm_of((uint64_t)sample->curve[k]);
+        link->curve[k] += link->curve[k] ? (point - link->curve[k]) * 3 / 10 : point;
+    }
+}
+
+void
+links_sample(struct links *links, int64_t now_ms, const struct id *peer,
+             const struct link_sample *sample)
+{
+    if (sample->bytes < SAMPLE_BYTES_MIN || sample->us <= 0)
+        return;
+    struct link *link = want(links, peer);
+    int32_t rate = sample_rate(sample->bytes, sample->us);
+    struct estimate before;
+    bool measured = estimate(link, &before);
+    note_curve(link, sample);
+    if (sample->limited && measured && !link->limited &&
+        now_ms - link->sampled_ms < BETTER_MS) {
+        if (rate > before.rate - NEAR)
+            link->sampled_ms = now_ms;
+        return;
+    }
+    if (sample->limited && measured && rate <= before.rate)
+        return; /* the sender had no more to send: says nothing against the link */
+    if (measured && link->limited != sample->limited)
+        link->samples_count = link->run = 0;
+    else if (measured)
+        note_run(link, (int64_t)rate - before.rate);
+    link->limited = sample->limited;
+    link->probed = sample->probe;
     link->sampled_ms = now_ms;
+    for (int i = 0; i < (sample->probe && !sample->limited ? PROBE_COUNTS : 1); i++)
+        push(link, rate);
 }
 
 static void
@@ -219,126 +302,62 @@ round_trip_us(const struct link *link)
     return us > UINT32_MAX ? UINT32_MAX : us;
 }
 
-/* ---- probing ---- */
-
-/* A hundredth of the fastest link that we know, averaged over an hour. */
-static int64_t
-budget_most(const struct links *links)
-{
-    int64_t best = 0;
-    for (size_t i = 0; i < links->count; i++)
-        if (links->list[i]->measured) {
-            int64_t rate = logarithm_power(links->list[i]->rate);
-            best = rate > best ? rate : best;
-        }
-    if (best > BUDGET_BYTES_MAX)
-        best = BUDGET_BYTES_MAX; /* x 36 is above the limit anyway */
-    int64_t hour = best * 36;
-    return hour < BUDGET_BYTES_MIN   ? BUDGET_BYTES_MIN
-           : hour > BUDGET_BYTES_MAX ? BUDGET_BYTES_MAX
-                                     : hour;
-}
-
-static void
-refill(struct links *links, int64_t now_ms)
-{
-    int64_t most = budget_most(links);
-    int64_t passed = now_ms - links->refilled_ms;
-    if (!links->budgeted || passed >= HOUR_MS)
-        links->budget_bytes = most;
-    else if (passed > 0)
-        links->budget_bytes += most * passed / HOUR_MS;
-    links->budgeted = true;
-    links->refilled_ms = now_ms;
-    if (links->budget_bytes > most)
-        links->budget_bytes = most;
-}
-
-/* A quarter of a second of what the link is thought to carry. */
-static int64_t
-probe_bytes(const struct link *link)
-{
-    int64_t bytes = link && link->measured ? logarithm_power(link->rate) / 4 : 0;
-    return bytes < PROBE_BYTES_MIN   ? PROBE_BYTES_MIN
-           : bytes > PROBE_BYTES_MAX ? PROBE_BYTES_MAX
-                                     : bytes;
-}
-
-const struct id *
-links_probe_due(struct links *links, int64_t now_ms, const struct id *peers, size_t count,
-                int64_t *bytes)
-{
-    if (links->probe_ms && now_ms - links->probe_ms < PROBE_GAP_MS)
-        return NULL;
-    refill(links, now_ms);
-    const struct id *choice = NULL;
-    int64_t oldest_ms = INT64_MAX;
-    for (size_t i = 0; i < count; i++) {
-        const struct link *link = find(links, &peers[i]);
-        /* A probe that brought no sample is not repeated at once either. */
-        int64_t last_ms = INT64_MIN;
-        if (link && link->measured)
-            last_ms = link->sampled_ms;
-        if (link && link->probed_ms > last_ms && link->probed_ms)
-            last_ms = link->probed_ms;
-        if (last_ms != INT64_MIN && now_ms - last_ms < FRESH_MS)
-            continue;
-        if (last_ms < oldest_ms) {
-            oldest_ms = last_ms;
-            choice = &peers[i];
-        }
-    }
-    if (!choice)
-        return NULL;
-    *bytes = probe_bytes(find(links, choice));
-    return *bytes <= links->budget_bytes ? choice : NULL;
-}
-
-void
-links_probe_sent(struct links *links, int64_t now_ms, const struct id *peer,
-                 int64_t bytes)
-{
-    must(bytes >= 0);
-    refill(links, now_ms);
-    struct link *link = want(links, peer);
-    link->probing = true;
-    link->probed_ms = links->probe_ms = now_ms;
-    links->budget_bytes -= bytes;
-}
-
 /* ---- telling ---- */
-
-/* When anything was last learned of it. */
-static int64_t
-freshness(const struct link *link)
-{
-    return link->sampled_ms > link->window_ms ? link->sampled_ms : link->window_ms;
-}
 
 static bool
 tellable(const struct link *link)
 {
-    return link->measured || round_trip_us(link) > 0;
+    return link->samples_count > 0 || round_trip_us(link) > 0;
 }
 
-/* How many are fresher than this one, ties by order: its rank. */
+/* How many are better known than this one, ties by order: its rank. */
 static size_t
 rank(const struct links *links, size_t at)
 {
-    size_t fresher = 0;
-    int64_t mine = freshness(links->list[at]);
+    size_t better = 0;
+    const struct link *mine = links->list[at];
     for (size_t i = 0; i < links->count; i++) {
-        int64_t other = freshness(links->list[i]);
-        if (tellable(links->list[i]) && (other > mine || (other == mine && i < at)))
-            fresher++;
+        const struct link *other = links->list[i];
+        if (tellable(other) &&
+            (goes_before(mine, other) || (!goes_before(other, mine) && i < at)))
+            better++;
     }
-    return fresher;
+    return better;
 }
 
 static uint16_t
-code_of(const struct link *link)
+code_of(int32_t log2_rate)
 {
-    return link->measured ? rate_encode(logarithm_power(link->rate)) : 0;
+    return rate_encode(logarithm_power(log2_rate));
+}
+
+static void
+describe(const struct link *link, int64_t now_ms, struct record_link *out)
+{
+    struct estimate found;
+    *out = (struct record_link){.peer = link->peer,
+                                .round_trip_us = (uint32_t)round_trip_us(link)};
+    if (!estimate(link, &found))
+        return;
+    int64_t age_s = now_ms > link->sampled_ms ? (now_ms - link->sampled_ms) / 1000 : 0;
+    out->rate = code_of(found.rate);
+    out->low = code_of(found.low);
+    out->confidence = (uint8_t)confidence(link, now_ms);
+    out->method = link->probed ? LINK_PROBE : LINK_PASSIVE;
+    out->age_s = (uint32_t)(age_s > UINT32_MAX ? UINT32_MAX : age_s);
+    for (int k = 0; k < LINK_CURVE_POINTS; k++)
+        out->curve[k] = link->curve[k] ? code_of(link->curve[k]) : 0;
+}
+
+bool
+links_find(const struct links *links, int64_t now_ms, const struct id *peer,
+           struct record_link *out)
+{
+    const struct link *link = find(links, peer);
+    if (!link || !tellable(link))
+        return false;
+    describe(link, now_ms, out);
+    return true;
 }
 
 uint32_t
@@ -346,22 +365,19 @@ links_fill(struct links *links, int64_t now_ms, struct record_link *out)
 {
     uint32_t count = 0;
     for (size_t i = 0; i < links->count; i++) {
+        struct record_link told;
         struct link *link = links->list[i];
         turn_window(link, now_ms);
+        describe(link, now_ms, &told);
         link->told = tellable(link);
-        link->told_rate = link->rate;
-        link->told_us = round_trip_us(link);
+        link->told_rate = told.rate;
+        link->told_us = told.round_trip_us;
+        link->told_confidence = told.confidence;
     }
-    for (size_t i = 0; i < links->count; i++) {
-        const struct link *link = links->list[i];
-        if (!tellable(link) || rank(links, i) >= RECORD_LINKS_MAX)
-            continue;
-        out[count++] =
-            (struct record_link){.peer = link->peer,
-                                 .rate = code_of(link),
-                                 .round_trip_us = (uint32_t)round_trip_us(link),
-                                 .confidence = (uint8_t)confidence_at(link, now_ms)};
-    }
+    for (size_t i = 0; i < links->count; i++)
+        if (tellable(links->list[i]) && rank(links, i) < RECORD_LINKS_MAX)
+            describe(links->list[i], now_ms, &out[count++]);
+    links->told_ms = now_ms;
     return count;
 }
 
@@ -375,14 +391,25 @@ round_trip_moved(const struct link *link)
 }
 
 bool
-links_changed(const struct links *links)
+links_changed(const struct links *links, int64_t now_ms)
 {
+    bool again = now_ms - links->told_ms >= TELL_AGAIN_MS;
     for (size_t i = 0; i < links->count; i++) {
         const struct link *link = links->list[i];
         if (!tellable(link))
             continue;
-        int32_t moved = link->rate - link->told_rate;
-        if (!link->told || moved > QUARTER || moved < -QUARTER || round_trip_moved(link))
+        if (!link->told || round_trip_moved(link))
+            return true;
+        struct estimate now;
+        if (!estimate(link, &now))
+            continue;
+        int moved = code_of(now.rate) - link->told_rate;
+        moved = moved < 0 ? -moved : moved;
+        if (!link->told_rate || moved > NEAR >> 12 || (again && moved >= STEPS_TOLD))
+            return true;
+        int32_t sure = confidence(link, now_ms);
+        if (again &&
+            (sure >= LINK_CONFIDENT) != (link->told_confidence >= LINK_CONFIDENT))
             return true;
     }
     return false;

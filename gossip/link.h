@@ -1,6 +1,12 @@
 /*
- * link.h - what a directed link to a peer can carry: estimates from real transfers first,
- * short capped probes second.
+ * link.h - what the directed links to this node carry: estimates from the arrival of what
+ * is sent anyway and of probes, as their receiver sees it.
+ *
+ * Each link keeps its last eight samples (a probe counts as three of them). The estimate
+ * is a high one of them, since what disturbs a transfer makes it slower, but never the
+ * highest, which may be a clump that came late; `low` is the one that a fifth are below.
+ * When two samples in a row are off by a factor of two the link has changed, and what was
+ * before is forgotten. All in integers.
  */
 #ifndef GOSSIP_LINK_H
 #define GOSSIP_LINK_H
@@ -12,30 +18,38 @@ struct links;
 struct links *links_new(void);
 void links_free(struct links *links);
 
-/* A transfer of `bytes` took `us`; fewer than 4 KiB tell nothing. `limited`: the sender,
- * not the link, set the pace: counts only upwards. */
+struct link_sample {
+    int64_t bytes, us; /* fewer than 4 KiB tell nothing */
+    bool limited;      /* the sender, not the link, set the pace: a lower bound */
+    bool probe;
+    int64_t curve[LINK_CURVE_POINTS]; /* bytes a second; 0: nothing new */
+};
+
+/* Data of `peer` came. A lower bound counts while there is nothing better: no unlimited
+ * sample of the last 10 minutes; one that comes near the estimate confirms it. */
 void links_sample(struct links *links, int64_t now_ms, const struct id *peer,
-                  int64_t bytes, int64_t us, bool limited);
+                  const struct link_sample *sample);
 void links_round_trip(struct links *links, int64_t now_ms, const struct id *peer,
                       int64_t us);
 void links_forget(struct links *links, const struct id *peer);
 
-/* The peer whose link most needs a probe now, or NULL: never measured, or not for 10
- * minutes, among `peers`, the earliest in the list among equals; at most one probe every
- * 0.4 s and a hundredth of our fastest link's rate averaged over an hour (16 to 80 MiB).
- * The caller sends `*bytes` (1 to 8 MiB), says so with links_probe_sent() and reports the
- * sample. */
-const struct id *links_probe_due(struct links *links, int64_t now_ms,
-                                 const struct id *peers, size_t count, int64_t *bytes);
-void links_probe_sent(struct links *links, int64_t now_ms, const struct id *peer,
-                      int64_t bytes);
-
-/* Estimates for a record, ascending peer; at most RECORD_LINKS_MAX, the freshest.
- * Confidence halves every 30 minutes. */
+/* Estimates for a record, ascending peer; at most RECORD_LINKS_MAX: those
+ * whose rate is known, then the freshest.
+ * Confidence halves every 30 minutes, where it rests on a probe every 6 hours. */
 uint32_t links_fill(struct links *links, int64_t now_ms, struct record_link *out);
 
-/* An estimate moved by more than a quarter, or appeared, since the last links_fill(); a
- * round trip, by more than a quarter and a millisecond. */
-bool links_changed(const struct links *links);
+/* The same of one link, without telling it; false: nothing is known. */
+bool links_find(const struct links *links, int64_t now_ms, const struct id *peer,
+                struct record_link *out);
+
+/* Is there something to tell since the last links_fill()? A rate that appeared or moved
+ * by a quarter; one that moved by two steps of its code, if that was 5 s ago; a round trip
+ * that moved by more than a quarter and a millisecond; a confidence that fell below what a
+ * plan may rest on (LINK_CONFIDENT). */
+bool links_changed(const struct links *links, int64_t now_ms);
+
+enum { LINK_CONFIDENT = 50, LINK_MODEL_CONFIDENCE = 30 };
+
+const char *link_method_name(enum link_method method); /* "probe" */
 
 #endif

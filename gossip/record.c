@@ -10,7 +10,11 @@
 /* What the signature covers starts with this, so that it is good for nothing else. */
 static const char purpose[4] = {'r', 'e', 'c', '1'};
 
-enum { RECORD_FIELDS = 16, RECORD_THREADS_MAX = 1 << 16 };
+enum {
+    RECORD_FIELDS = 16,
+    LINK_FIELDS = 7 + LINK_CURVE_POINTS,
+    RECORD_THREADS_MAX = 1 << 16
+};
 
 /* ---- rates ---- */
 
@@ -57,11 +61,16 @@ body_encode(const struct record *record, struct buf *out)
     for (uint32_t i = 0; i < record->links_count; i++) {
         const struct record_link *link = &record->links[i];
         must(i == 0 || id_compare(&link[-1].peer, &link->peer) < 0);
-        writer_array(out, 4);
+        writer_array(out, LINK_FIELDS);
         writer_id(out, &link->peer);
         writer_uint(out, link->rate);
+        writer_uint(out, link->low);
         writer_uint(out, link->round_trip_us);
         writer_uint(out, link->confidence);
+        writer_uint(out, link->method);
+        writer_uint(out, link->age_s);
+        for (int k = 0; k < LINK_CURVE_POINTS; k++)
+            writer_uint(out, link->curve[k]);
     }
 }
 
@@ -101,11 +110,16 @@ links_decode(struct reader *reader, struct record *out)
     out->links_count = (uint32_t)reader_enter(reader, 0, RECORD_LINKS_MAX);
     for (uint32_t i = 0; i < out->links_count; i++) {
         struct record_link *link = &out->links[i];
-        reader_enter(reader, 4, 4);
+        reader_enter(reader, LINK_FIELDS, LINK_FIELDS);
         reader_id(reader, &link->peer);
         link->rate = (uint16_t)reader_uint(reader, UINT16_MAX);
+        link->low = (uint16_t)reader_uint(reader, UINT16_MAX);
         link->round_trip_us = (uint32_t)reader_uint(reader, UINT32_MAX);
         link->confidence = (uint8_t)reader_uint(reader, 100);
+        link->method = (enum link_method)reader_uint(reader, LINK_PROBE);
+        link->age_s = (uint32_t)reader_uint(reader, UINT32_MAX);
+        for (int k = 0; k < LINK_CURVE_POINTS; k++)
+            link->curve[k] = (uint16_t)reader_uint(reader, UINT16_MAX);
         reader_leave(reader);
         if (i > 0 && reader_ok(reader) && id_compare(&link[-1].peer, &link->peer) >= 0)
             reader_fail(reader, "links of a record are not in ascending order");

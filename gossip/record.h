@@ -16,11 +16,25 @@
 uint16_t rate_encode(int64_t bytes_per_s);
 int64_t rate_decode(uint16_t code);
 
+enum link_method {
+    LINK_UNKNOWN, /* only the round trip is */
+    LINK_PASSIVE, /* from what was sent anyway */
+    LINK_PROBE,
+    LINK_MODEL /* derived from others: in no record */
+};
+
+/* What messages of 64 KiB, 1, 16 and 64 MiB get. */
+enum { LINK_CURVE_POINTS = 4 };
+
 struct record_link {
-    struct id peer;         /* from us to it */
+    struct id peer;         /* from it to us: a rate is what its receiver measured */
     uint32_t round_trip_us; /* smallest seen lately; 0: unknown */
     uint16_t rate;          /* rate_encode() */
+    uint16_t low;           /* a fifth of the samples were below this */
     uint8_t confidence;     /* 0..100 */
+    enum link_method method;
+    uint32_t age_s;                    /* of the last sample when this was signed */
+    uint16_t curve[LINK_CURVE_POINTS]; /* rate_encode(); 0: not seen */
 };
 
 /* What peers found who dialled a node's address back. */

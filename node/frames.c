@@ -223,6 +223,10 @@ static int (*const handlers[72])(struct node *, const struct frame *, struct err
     [FRAME_LEAVE] = on_leave,
     [FRAME_EPOCH_ASK] = on_awake_ask,
     [FRAME_EPOCH_REPLY] = on_awake_reply,
+    [FRAME_PROBE_ASK] = measure_asked,
+    [FRAME_PROBE_ANSWER] = measure_answered,
+    [FRAME_PROBE_DONE] = measure_done,
+    [FRAME_MEASURE] = measure_wanted,
     [FRAME_REACH_ASK] = on_reach_ask,
     [FRAME_REACH_REPLY] = on_reach_reply,
 };

@@ -29,7 +29,9 @@ enum {
     /* A connection that is up may belong to one who hangs; gossip probes in turns. */
     HEARD_MS_MAX = 1500,
     HEARD_MS_EACH = 500,
-    JOIN_SETTLE_MS = 100
+    JOIN_SETTLE_MS = 100,
+    LINKS_MS_MAX = 3000, /* for the links of a draft plan to be measured */
+    LINKS_DONE = -1
 };
 
 void
@@ -37,6 +39,7 @@ lead_reset(struct node *node)
 {
     view_release(&node->lead.draft);
     node->lead.state = LEAD_IDLE;
+    node->lead.links_until_ms = 0;
     node->lead.members_count = 0;
 }
 
@@ -343,6 +346,35 @@ lead_lost(struct node *node)
     lead->link_at_ms = 0;
 }
 
+/* A job's first plan is proposed when the links that it rests on are measured, or after a
+ * while. True: they are being measured. */
+static bool
+begin_links(struct node *node, int64_t now)
+{
+    struct lead *lead = &node->lead;
+    if (lead->cause != CAUSE_JOB || !lead->submit || lead->links_until_ms != 0 ||
+        !measure_plan(node, &lead->draft))
+        return false;
+    log_info("lead", "links of the draft plan are measured first");
+    lead->links_until_ms = now + LINKS_MS_MAX;
+    lead->again_ms = now + FREEZE_AGAIN_MS;
+    return true;
+}
+
+/* They are measured, or it took too long: everybody reports anew. */
+static void
+go_on_with_links(struct node *node, int64_t now)
+{
+    struct lead *lead = &node->lead;
+    lead->again_ms = now + FREEZE_AGAIN_MS;
+    if (now < lead->links_until_ms && measure_plan(node, &lead->draft))
+        return;
+    lead->links_until_ms = LINKS_DONE;
+    view_forget_reports(&lead->draft);
+    lead->asked_ms = now;
+    ask(node, now);
+}
+
 static void
 propose(struct node *node, int64_t now)
 {
@@ -367,6 +399,8 @@ propose(struct node *node, int64_t now)
         lead->draft.planned = false;
         snprintf(lead->draft.ended, sizeof(lead->draft.ended), "%.127s", err.msg);
     }
+    if (begin_links(node, now))
+        return;
     struct decree_member *members = xcalloc(lead->draft.reports_count, sizeof(*members));
     for (uint32_t i = 0; i < lead->draft.reports_count; i++)
         members[i] = (struct decree_member){
@@ -504,6 +538,11 @@ lead_tick(struct node *node, int64_t now)
         return;
     }
     drop_gone(node, now);
+    if (lead->links_until_ms > 0) {
+        if (now >= lead->again_ms)
+            go_on_with_links(node, now);
+        return;
+    }
     bool all = true;
     for (size_t i = 0; i < lead->members_count; i++)
         all = all && view_node(&lead->draft, &lead->members[i]) >= 0;

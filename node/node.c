@@ -293,46 +293,6 @@ look_after_members(struct node *node, int64_t now)
 }
 
 static void
-probe_links(struct node *node, int64_t now)
-{
-    if (!node->member || !node->train)
-        return;
-    struct id peers[PLAN_NODES_MAX];
-    size_t count = 0;
-    for (uint32_t i = 0; i < node->decree.members_count; i++)
-        if (!id_equal(&node->decree.members[i].id, &node->id) &&
-            watch_is_up(node->watch, &node->decree.members[i].id))
-            peers[count++] = node->decree.members[i].id;
-    int64_t bytes;
-    const struct id *peer = links_probe_due(node->links, now, peers, count, &bytes);
-    if (!peer)
-        return;
-    for (uint32_t i = 0; i < node->decree.members_count; i++)
-        if (id_equal(&node->decree.members[i].id, peer))
-            bulk_probe(node->bulk, (int)i, (size_t)bytes);
-    links_probe_sent(node->links, now, peer, bytes);
-}
-
-/* Gossip's probes measure round trips: the records' links and the election's timers
- * follow them. */
-static void
-measure_round_trips(struct node *node, int64_t now)
-{
-    int64_t slowest_us = 0;
-    for (size_t i = 0; i < gossip_count(node->gossip); i++) {
-        const struct member *member = gossip_at(node->gossip, i);
-        if (member->state != MEMBER_ALIVE || member->round_trip_us <= 0)
-            continue;
-        links_round_trip(node->links, now, &member->record->id, member->round_trip_us);
-        if (decree_voter(&node->decree, &member->record->id) &&
-            member->round_trip_us > slowest_us)
-            slowest_us = member->round_trip_us;
-    }
-    if (slowest_us > 0)
-        agree_round_trip(node->agree, slowest_us / 1000);
-}
-
-static void
 leave_tick(struct node *node, int64_t now)
 {
     /* Gone once an epoch without us is in force, or nobody is left to make one, or it
@@ -373,14 +333,11 @@ on_tick(void *arg)
     lead_tick(node, now);
     node_effects(node);
     worker_progress_tick(node, now);
-    probe_links(node, now);
+    measure_tick(node, now);
     paths_tick(node, now);
     if (now - node->measured_ms >= MEASURE_EVERY_MS) {
         node->measured_ms = now;
-        measure_round_trips(node, now);
         enter_catch_up(node, now);
-        if (links_changed(node->links))
-            enter_record(node);
     }
     if (node->records_dirty && now - node->records_saved_ms > 2000)
         local_save_members(node);
@@ -496,6 +453,7 @@ node_watch_swarm(struct node *node)
     if (node->train)
         loop_fd(node->loop, train_report_fd(node->train), on_train, node);
     loop_fd(node->loop, bulk_event_fd(node->bulk), on_bulk, node);
+    node->measure = measure_new();
     node->entered = true;
     node->ticked_ms = node->entered_ms = clock_ms();
 }
@@ -515,6 +473,7 @@ node_close(struct node *node)
     gossip_free(node->gossip);
     agree_free(node->agree);
     links_free(node->links);
+    measure_free(node->measure);
     watch_free(node->watch);
     reach_free(node->reach);
     severed_free(node->lead.severed);

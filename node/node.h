@@ -12,6 +12,7 @@
  *     follow.c   what a member does: halt and report, judge, take in a new epoch
  *     worker.c   the engine's orders and reports
  *     paths.c    ways between nodes: addresses that others can dial, connections to keep
+ *     measure.c  link estimates, probes, zones held against round trips
  *     control.c  the UNIX socket for commands; status.c the status document
  */
 #ifndef NODE_NODE_H
@@ -67,6 +68,8 @@ struct lead {
     size_t members_count;
     int64_t asked_ms, again_ms;
     int64_t rest_until_ms; /* a proposal failed: nothing new before this */
+    int64_t
+        links_until_ms; /* the draft's links are measured; 0: not yet, -1: they were */
     /* Reasons that wait for their turn. */
     bool submit;  /* a job was submitted */
     bool stop;    /* the job is to end after a checkpoint */
@@ -100,6 +103,7 @@ struct run_progress {
 };
 
 struct control;
+struct measure;
 struct train;
 
 struct node {
@@ -139,6 +143,7 @@ struct node {
     struct gossip *gossip;
     struct agree *agree;
     struct links *links;
+    struct measure *measure;
     struct watch *watch;
     struct events *events;
     struct control *control;
@@ -295,6 +300,24 @@ int paths_reply(struct node *node, const struct frame *frame, struct err *err);
 /* Its record says that nobody can dial it. */
 bool paths_hidden(const struct node *node, const struct id *id);
 void paths_met(struct node *node, const struct id *id); /* its record is news */
+
+/* ---- measure.c ---- */
+struct measure *measure_new(void);
+void measure_free(struct measure *measure);
+void measure_tick(struct node *node, int64_t now_ms);
+int measure_asked(struct node *node, const struct frame *frame, struct err *err);
+int measure_answered(struct node *node, const struct frame *frame, struct err *err);
+int measure_done(struct node *node, const struct frame *frame, struct err *err);
+int measure_wanted(struct node *node, const struct frame *frame, struct err *err);
+/* BULK_RATE, BULK_PROBED. */
+void measure_bulk_event(struct node *node, const struct bulk_event *event);
+/* Asks the ends of links that the view's plan rests on, and of which too little is known,
+ * to measure them. False: there are none. */
+bool measure_plan(struct node *node, const struct view *view);
+const struct record_link *measure_link(const struct node *node, const struct id *from,
+                                       const struct id *to);
+void measure_put_warnings(const struct node *node, struct json_writer *writer);
+void measure_put_probes(const struct node *node, struct json_writer *writer);
 
 /* ---- control.c, status.c ---- */
 int control_open(struct node *node, struct err *err);

@@ -5,7 +5,7 @@
 #include <string.h>
 
 enum {
-    COLUMNS_MAX = 7,
+    COLUMNS_MAX = 8,
     CELL_SIZE = ADDRESS_BYTES_MAX + 16,
     LONG_GONE_S = 600, /* a member that is gone is listed for so long */
     WHOLE_MBIT = 100,  /* from here on without decimals */
@@ -170,6 +170,15 @@ add_link(struct table *table, const struct json *link)
     add_cell(table, text);
     round_trip_text(link, text);
     add_cell(table, text);
+    add_cell(table, text_of(link, "method"));
+    int64_t age_s = int_of(link, "age_s");
+    if (rate <= 0 || strcmp(text_of(link, "method"), "model") == 0)
+        snprintf(text, sizeof(text), "-");
+    else if (age_s < 100)
+        snprintf(text, sizeof(text), "%lld s", (long long)age_s);
+    else
+        snprintf(text, sizeof(text), "%lld min", (long long)age_s / 60);
+    add_cell(table, text);
     snprintf(text, sizeof(text), "%lld %%", (long long)int_of(link, "confidence"));
     add_cell(table, text);
 }
@@ -177,9 +186,9 @@ add_link(struct table *table, const struct json *link)
 static void
 print_links(FILE *out, const struct json *links, const struct json *members)
 {
-    static const char *const heads[] = {"from", "to", "Mbit/s", "round trip",
-                                        "confidence"};
-    struct table table = {.columns = 5, .right = 1 << 2 | 1 << 3 | 1 << 4};
+    static const char *const heads[] = {"from", "to",  "Mbit/s",    "round trip",
+                                        "by",   "age", "confidence"};
+    struct table table = {.columns = 7, .right = 1 << 2 | 1 << 3 | 1 << 5 | 1 << 6};
     size_t shown = 0;
     for (size_t i = 0; i < table.columns; i++)
         add_cell(&table, heads[i]);
@@ -301,6 +310,25 @@ print_job(FILE *out, const struct json *status)
     print_copies(out, job);
 }
 
+static void
+print_probes(FILE *out, const struct json *probes)
+{
+    if (int_of(probes, "count") == 0)
+        return;
+    fprintf(out, "%s by this node sent %.1f MB; any hour may see %.1f MB\n",
+            show_count(int_of(probes, "count"), "probe"),
+            (double)int_of(probes, "sent_bytes") / 1e6,
+            (double)int_of(probes, "hour_bytes") / 1e6);
+}
+
+static void
+print_warnings(FILE *out, const struct json *warnings)
+{
+    for (size_t i = 0; i < json_count(warnings); i++)
+        fprintf(out, "%swarning: %s\n", i ? "" : "\n",
+                json_text(json_at(warnings, i), ""));
+}
+
 void
 show_status(FILE *out, const struct json *status, bool all)
 {
@@ -322,4 +350,6 @@ show_status(FILE *out, const struct json *status, bool all)
     print_plan(out, json_get(status, "plan"));
     print_members(out, json_get(status, "members"), all);
     print_links(out, json_get(status, "links"), json_get(status, "members"));
+    print_probes(out, json_get(status, "probes"));
+    print_warnings(out, json_get(status, "warnings"));
 }

@@ -1,10 +1,15 @@
 #include "node/status.h"
+#include "gossip/last_mile.h"
 #include "node/engine/train.h"
 #include "node/node.h"
 #include "transport/base/clock.h"
 
 #include <stdio.h>
 #include <string.h>
+
+enum {
+    MODEL_NODES_MAX = 16
+}; /* of a larger swarm no link is shown that nobody measured */
 
 /* What the job fixes of its plan. */
 static void
@@ -97,26 +102,96 @@ put_member(const struct node *node, const struct member *member,
 }
 
 static void
+put_link(const struct node *node, const struct record *from, const struct record *to,
+         const struct record_link *link, struct json_writer *writer)
+{
+    char name[NAME_BYTES_MAX + 1];
+    json_object_open(writer, NULL);
+    json_put_text(writer, "from",
+                  from ? from->name : node_name_of(node, &link->peer, name));
+    json_put_text(writer, "to", to->name);
+    json_put_text(writer, "from_zone", from ? from->zone : "");
+    json_put_text(writer, "to_zone", to->zone);
+    json_put_double(writer, "mbit_per_s", (double)rate_decode(link->rate) * 8 / 1e6);
+    json_put_double(writer, "low_mbit_per_s", (double)rate_decode(link->low) * 8 / 1e6);
+    json_put_double(writer, "round_trip_ms", link->round_trip_us / 1e3);
+    json_put_int(writer, "confidence", link->confidence);
+    json_put_text(writer, "method", link_method_name(link->method));
+    json_put_int(writer, "age_s", link->age_s);
+    json_array_open(writer, "curve");
+    for (int k = 0; k < LINK_CURVE_POINTS; k++) {
+        if (link->curve[k] == 0)
+            continue;
+        json_object_open(writer, NULL);
+        json_put_int(writer, "bytes", rate_curve_bytes[k]);
+        json_put_double(writer, "mbit_per_s",
+                        (double)rate_decode(link->curve[k]) * 8 / 1e6);
+        json_object_close(writer);
+    }
+    json_array_close(writer);
+    json_object_close(writer);
+}
+
+/* What is measured at this node as it is now, of others as they told it. */
+static void
+put_measured(const struct node *node, const struct record *to, struct json_writer *writer)
+{
+    for (uint32_t k = 0; k < to->links_count; k++) {
+        struct record_link link = to->links[k];
+        const struct member *from = gossip_find(node->gossip, &link.peer);
+        if (id_equal(&to->id, &node->id))
+            links_find(node->links, clock_ms(), &to->links[k].peer, &link);
+        put_link(node, from ? from->record : NULL, to, &link, writer);
+    }
+}
+
+static bool
+measured(const struct record *from, const struct record *to)
+{
+    for (uint32_t k = 0; k < to->links_count; k++)
+        if (id_equal(&to->links[k].peer, &from->id))
+            return to->links[k].rate > 0;
+    return false;
+}
+
+/* In a swarm of a few, what nobody measured is shown as the model has it. */
+static void
+put_modelled(const struct record *const *records, size_t count, const struct node *node,
+             struct json_writer *writer)
+{
+    struct last_mile *model = last_mile_new(records, count);
+    for (size_t from = 0; from < count; from++)
+        for (size_t to = 0; to < count; to++) {
+            if (from == to || measured(records[from], records[to]))
+                continue;
+            struct record_link link = {.peer = records[from]->id,
+                                       .rate = last_mile_rate(model, from, to),
+                                       .confidence = LINK_MODEL_CONFIDENCE,
+                                       .method = LINK_MODEL};
+            link.low = link.rate;
+            if (link.rate > 0)
+                put_link(node, records[from], records[to], &link, writer);
+        }
+    last_mile_free(model);
+}
+
+static void
 put_links(const struct node *node, struct json_writer *writer)
 {
+    const struct record *here[MODEL_NODES_MAX];
+    size_t count = 0;
     json_array_open(writer, "links");
     for (size_t i = 0; i < gossip_count(node->gossip); i++) {
         const struct member *member = gossip_at(node->gossip, i);
-        for (uint32_t k = 0; k < member->record->links_count; k++) {
-            const struct record_link *link = &member->record->links[k];
-            char name[NAME_BYTES_MAX + 1];
-            json_object_open(writer, NULL);
-            json_put_text(writer, "from", member->record->name);
-            json_put_text(writer, "to", node_name_of(node, &link->peer, name));
-            json_put_text(writer, "from_zone", member->record->zone);
-            json_put_text(writer, "to_zone", node_zone_of(node, &link->peer));
-            json_put_double(writer, "mbit_per_s",
-                            (double)rate_decode(link->rate) * 8 / 1e6);
-            json_put_double(writer, "round_trip_ms", link->round_trip_us / 1e3);
-            json_put_int(writer, "confidence", link->confidence);
-            json_object_close(writer);
-        }
+        put_measured(node, member->record, writer);
+        if (member->state != MEMBER_ALIVE)
+            continue;
+        if (count < MODEL_NODES_MAX)
+            here[count] = member->record;
+        count++;
     }
+    if (count <= MODEL_NODES_MAX)
+        put_modelled(here, count, node, writer);
     json_array_close(writer);
 }
 
@@ -196,6 +271,8 @@ status_write(const struct node *node, struct json_writer *writer)
         put_member(node, gossip_at(node->gossip, i), writer);
     json_array_close(writer);
     put_links(node, writer);
+    measure_put_probes(node, writer);
+    measure_put_warnings(node, writer);
     put_job(node, writer);
     status_put_plan(node, node->view, writer);
     json_put_int(writer, "refused", (int64_t)admit_refused(node->admit));

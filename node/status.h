@@ -73,8 +73,15 @@
  *   members[]   {id, name, zone, address, state, since_s (in it), member (bool),
  *               voter (bool), worker (bool), device, memory_bytes, epoch,
  *               round_trip_ms, self (bool)}
- *   links[]     {from, to (names), from_zone, to_zone, mbit_per_s, round_trip_ms,
- *               confidence (0 to 100)}: directed, as their senders estimate them
+ *   links[]     {from, to (names), from_zone, to_zone, mbit_per_s (0: unknown),
+ *               low_mbit_per_s (a fifth of the samples were below), round_trip_ms,
+ *               confidence (0 to 100), method ("passive": from what was sent anyway,
+ *               "probe", "model": derived from others, "unknown"), age_s (of the last
+ *               sample, when its receiver told it), curve[] {bytes, mbit_per_s: what
+ *               messages of this size got}}: directed, as their receivers measure them
+ *   probes      {count, sent_bytes (since the start), left_bytes (may be sent now),
+ *               hour_bytes (what any hour may see)}: of this node, to measure links
+ *   warnings[]  what does not fit together: zones that the round trips contradict
  *   job         {name, state, step, steps, loss, tokens_per_s, step_s, predicted_step_s,
  *               checkpoint_step (written by this node), copy_step, participating
  *               (workers), samples_hash}, or null

@@ -7,14 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    VIEW_VERSION = 1,
-    /* Links that nobody has measured yet. */
-    UNKNOWN_NEAR_BYTES_PER_S = 500000000,
-    UNKNOWN_FAR_BYTES_PER_S = 10000000,
-    UNKNOWN_NEAR_US = 200,
-    UNKNOWN_FAR_US = 50000
-};
+enum { VIEW_VERSION = 1 };
 
 static void
 release_derived(struct view *view)
@@ -26,15 +19,26 @@ release_derived(struct view *view)
 }
 
 void
-view_release(struct view *view)
+view_forget_reports(struct view *view)
 {
     for (uint32_t i = 0; i < view->reports_count; i++)
         free(view->report_bytes[i]);
     free(view->reports);
     free(view->report_bytes);
     free(view->report_lens);
-    job_release(&view->job);
+    view->reports = NULL;
+    view->report_bytes = NULL;
+    view->report_lens = NULL;
+    view->reports_count = 0;
+    view->planned = false;
     release_derived(view);
+}
+
+void
+view_release(struct view *view)
+{
+    view_forget_reports(view);
+    job_release(&view->job);
     memset(view, 0, sizeof(*view));
 }
 
@@ -111,48 +115,6 @@ zone_number(const struct cluster *cluster, const char *zone)
 }
 
 static int
-compare_int64(const void *left, const void *right)
-{
-    int64_t a = *(const int64_t *)left, b = *(const int64_t *)right;
-    return (a > b) - (a < b);
-}
-
-/* Median of what the members of one zone measured towards the other. */
-static void
-fill_link(struct view *view, int from, int to)
-{
-    enum { SAMPLES_MAX = 4096 };
-    static _Thread_local int64_t rates[SAMPLES_MAX], trips[SAMPLES_MAX];
-    struct cluster *cluster = &view->cluster;
-    size_t rates_count = 0, trips_count = 0;
-    for (uint32_t i = 0; i < view->reports_count; i++) {
-        const struct record *record = &view->reports[i].record;
-        if (cluster->nodes[i].zone != from)
-            continue;
-        for (uint32_t k = 0; k < record->links_count; k++) {
-            const struct record_link *link = &record->links[k];
-            int peer = view_node(view, &link->peer);
-            if (peer < 0 || cluster->nodes[peer].zone != to || (uint32_t)peer == i)
-                continue;
-            if (link->rate > 0 && link->confidence > 0 && rates_count < SAMPLES_MAX)
-                rates[rates_count++] = rate_decode(link->rate);
-            if (link->round_trip_us > 0 && trips_count < SAMPLES_MAX)
-                trips[trips_count++] = link->round_trip_us;
-        }
-    }
-    qsort(rates, rates_count, sizeof(rates[0]), compare_int64);
-    qsort(trips, trips_count, sizeof(trips[0]), compare_int64);
-    struct cluster_link *link = &cluster->links[from * cluster->zones_count + to];
-    bool near = from == to;
-    link->bytes_per_s = rates_count > 0 ? rates[rates_count / 2]
-                        : near          ? UNKNOWN_NEAR_BYTES_PER_S
-                                        : UNKNOWN_FAR_BYTES_PER_S;
-    link->round_trip_us = trips_count > 0 ? trips[trips_count / 2]
-                          : near          ? UNKNOWN_NEAR_US
-                                          : UNKNOWN_FAR_US;
-}
-
-static int
 make_cluster(struct view *view, struct err *err)
 {
     uint32_t count = view->reports_count;
@@ -184,9 +146,7 @@ make_cluster(struct view *view, struct err *err)
         if (id_equal(&report->job, &view->job.train.id))
             node->profile = report->profile;
     }
-    for (int from = 0; from < cluster->zones_count; from++)
-        for (int to = 0; to < cluster->zones_count; to++)
-            fill_link(view, from, to);
+    view_fill_links(view);
     return 0;
 }
 

@@ -40,10 +40,16 @@ struct view {
 };
 
 void view_release(struct view *view);
+void view_forget_reports(struct view *view); /* and what followed from them */
 
 /* Take in a signed report (kept sorted; a later one of the same member replaces it). */
 int view_report(struct view *view, const void *bytes, size_t len, const struct id *swarm,
                 const struct id *admit_id, struct err *err);
+
+/* The cluster's links, from the records in the reports: of what the receivers measured
+ * between two zones the median, else what the last-mile model says. Part of
+ * view_derive(). */
+void view_fill_links(struct view *view);
 
 /* From state, job, reports, former: fill in cluster, request, plan, prediction, recovery
  * and duties. `current` is the view of the epoch in force (or NULL): its plan is kept

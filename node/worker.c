@@ -504,9 +504,9 @@ worker_bulk_events(struct node *node)
         }
         case BULK_NEWER:
             break; /* the leader's beat names the epoch, and we fetch it */
+        case BULK_PROBED:
         case BULK_RATE:
-            links_sample(node->links, now, &event.id, event.bytes, event.us,
-                         event.limited);
+            measure_bulk_event(node, &event);
             break;
         }
     }

@@ -327,6 +327,7 @@ link_measured(const struct json *links, const char *from, const char *to)
         const struct json *link = json_at(links, i);
         if (strcmp(json_text(json_get(link, "from_zone"), ""), from) == 0 &&
             strcmp(json_text(json_get(link, "to_zone"), ""), to) == 0 &&
+            strcmp(json_text(json_get(link, "method"), ""), "model") != 0 &&
             json_double(json_get(link, "mbit_per_s"), 0) > 0 &&
             json_int(json_get(link, "confidence"), 0) > 0)
             return true;

@@ -40,6 +40,7 @@ struct control {
     struct bulk_epoch *epoch; /* changes hands */
     int peer;
     size_t bytes;
+    int64_t bytes_per_s;
     struct id node;
 };
 
@@ -295,17 +296,6 @@ conns_renew(struct bulk *bulk, const struct bulk_epoch *epoch)
 /* ---- what other threads ask ---- */
 
 static void
-probe(struct bulk *bulk, int peer, size_t bytes)
-{
-    struct flow_op op = {.port = -1,
-                         .epoch = flow_epoch(bulk->flow),
-                         .peer = peer,
-                         .channel = BULK_PROBE,
-                         .bytes = bytes};
-    flow_post(bulk->flow, &op);
-}
-
-static void
 serve_control(struct bulk *bulk)
 {
     struct control control;
@@ -320,7 +310,8 @@ serve_control(struct bulk *bulk)
             flow_halt(bulk->flow);
             break;
         case CONTROL_PROBE:
-            probe(bulk, control.peer, control.bytes);
+            flow_probe(bulk->flow, control.peer, control.bytes, control.bytes_per_s,
+                       clock_us());
             break;
         case CONTROL_CUT:
             listener_cut(bulk->listener, &control.node);
@@ -507,7 +498,7 @@ send_chunks(struct bulk *bulk)
     struct flow_out out;
     size_t bytes = 0;
     for (int i = 0; i < FRAMES_PER_TURN && bytes < BYTES_PER_TURN;) {
-        if (!flow_next(bulk->flow, &out))
+        if (!flow_next(bulk->flow, &out, clock_us()))
             return false;
         if (send_out(bulk->conns[out.peer], &out)) {
             flow_sent(bulk->flow, &out, clock_us());
@@ -715,10 +706,13 @@ bulk_halt(struct bulk *bulk)
 }
 
 void
-bulk_probe(struct bulk *bulk, int peer, size_t bytes)
+bulk_probe(struct bulk *bulk, int peer, size_t bytes, int64_t bytes_per_s)
 {
     must(bytes > 0);
-    tell(bulk, &(struct control){.kind = CONTROL_PROBE, .peer = peer, .bytes = bytes});
+    tell(bulk, &(struct control){.kind = CONTROL_PROBE,
+                                 .peer = peer,
+                                 .bytes = bytes,
+                                 .bytes_per_s = bytes_per_s});
 }
 
 void

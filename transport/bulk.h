@@ -26,6 +26,7 @@
 
 #include "transport/address.h"
 #include "transport/admit.h"
+#include "transport/bulk_rate.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -87,17 +88,21 @@ void bulk_halt(struct bulk *bulk);
 /* Close this node's connections to us; ours to it end with the epoch that it was in. */
 void bulk_cut(struct bulk *bulk, const struct id *node);
 
-/* Send `bytes` of zeros to a peer on BULK_PROBE; answered by a BULK_RATE event. */
-void bulk_probe(struct bulk *bulk, int peer, size_t bytes);
+/* Find out what the link to a peer carries by up to `bytes` of zeros on BULK_PROBE: they
+ * end when the peer has seen enough, after one second at the link's full rate, or after
+ * three. `bytes_per_s`: what it is thought to carry, 0: unknown. Waits while this node or
+ * the peer is in a reduction (a message on BULK_REDUCE is posted). Ends in BULK_PROBED here,
+ * with the epoch at the latest; the peer gets BULK_RATE. */
+void bulk_probe(struct bulk *bulk, int peer, size_t bytes, int64_t bytes_per_s);
 
 enum bulk_event_kind {
-    BULK_UP,    /* connection to the peer is open */
-    BULK_LOST,  /* a connection of this epoch closed, or could not be opened for 2 s (and
+    BULK_UP,     /* connection to the peer is open */
+    BULK_LOST,   /* a connection of this epoch closed, or could not be opened for 2 s (and
                    for each 2 s more), or carried what breaks the protocol */
-    BULK_STALE, /* `id` sent a chunk of an older epoch: it should be told */
-    BULK_NEWER, /* `id` sent a chunk of a newer epoch: we should catch up */
-    BULK_RATE   /* delivery rate of a transfer that filled the window or a probe: `bytes`
-                   in `us` */
+    BULK_STALE,  /* `id` sent a chunk of an older epoch: it should be told */
+    BULK_NEWER,  /* `id` sent a chunk of a newer epoch: we should catch up */
+    BULK_PROBED, /* a probe of ours has ended: `bytes` were sent */
+    BULK_RATE    /* how fast data of `id` came here: `bytes` in `us`, see bulk_rate.h */
 };
 
 struct bulk_event {
@@ -107,6 +112,8 @@ struct bulk_event {
     uint64_t epoch;
     int64_t bytes, us;
     bool limited; /* sample was limited by the sender, not by the link: a lower bound */
+    bool probe;   /* by a probe; else by what went over the link anyway */
+    int64_t curve[RATE_CURVE_POINTS]; /* see struct rate_sample */
 };
 
 int bulk_event_fd(const struct bulk *bulk); /* readable when there may be events */

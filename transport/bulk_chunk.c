@@ -41,8 +41,9 @@ chunk_encode(const struct chunk_header *header, uint8_t out[CHUNK_HEADER_BYTES])
 static int
 check_data(const struct chunk_header *header, struct err *err)
 {
-    if (header->flags)
-        return err_set(err, ERR_WIRE, "data chunk has flags %u", header->flags);
+    unsigned known = CHUNK_FOLLOWS | (header->channel == BULK_PROBE ? CHUNK_LAST : 0);
+    if (header->flags & ~known)
+        return err_set(err, ERR_WIRE, "data chunk has unknown flags %u", header->flags);
     if (header->length > CHUNK_BYTES)
         return err_set(err, ERR_WIRE, "data chunk of %u bytes, at most %d are allowed",
                        (unsigned)header->length, (int)CHUNK_BYTES);
@@ -59,7 +60,8 @@ check_other(const struct chunk_header *header, struct err *err)
 {
     if (header->length || header->total || header->offset || header->tag)
         return err_set(err, ERR_WIRE, "credit or hello has fields of a data chunk");
-    if (header->type == CHUNK_CREDIT && header->flags & ~(unsigned)CHUNK_WAITED)
+    unsigned known = header->channel == BULK_PROBE ? CHUNK_ENOUGH : 0;
+    if (header->type == CHUNK_CREDIT && header->flags & ~known)
         return err_set(err, ERR_WIRE, "credit has unknown flags %u", header->flags);
     if (header->type == CHUNK_HELLO &&
         (header->flags || header->number || header->channel))

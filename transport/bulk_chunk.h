@@ -19,9 +19,10 @@ enum { CHUNK_HEADER_BYTES = 64, CHUNK_VERSION = 1 };
 
 enum chunk_type { CHUNK_DATA = 1, CHUNK_CREDIT = 2, CHUNK_HELLO = 3 };
 
-/* Flags of a credit: some of the bytes had to wait for a receive, so that the time says
- * nothing about the link. */
-enum { CHUNK_WAITED = 1 };
+/* Flags of a data chunk: since the chunk before it, to the same peer, there was always one
+ * more to send, so that the link never idled; the last of a probe. Of a credit: the probe
+ * needs to send no more. */
+enum { CHUNK_FOLLOWS = 2, CHUNK_LAST = 4, CHUNK_ENOUGH = 8 };
 
 struct chunk_header {
     enum chunk_type type;

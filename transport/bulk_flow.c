@@ -2,23 +2,15 @@
 #include "transport/base/alloc.h"
 #include "transport/base/must.h"
 #include "transport/bulk_early.h"
-#include "transport/bulk_rate.h"
+#include "transport/bulk_probe.h"
+#include "transport/queue.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum {
-    CREDIT_AT_ONCE_BYTES =
-        16 << 10, /* a chunk this large is credited by itself: its time is measured */
-    CREDIT_BATCH_BYTES = 64 << 10,  /* smaller ones together */
-    RATE_MESSAGE_BYTES = 256 << 10, /* a message this large begins a burst */
-    RATE_BURST_BYTES = 16 << 20     /* a burst this long is reported before its end */
-};
-
-/* A ring of fixed-size elements that grows. */
-struct queue {
-    uint8_t *data;
-    size_t element, head, count, capacity;
+    CREDIT_AT_ONCE_BYTES = 16 << 10, /* a chunk this large is credited by itself */
+    CREDIT_BATCH_BYTES = 64 << 10    /* smaller ones together */
 };
 
 struct outlet { /* what we send to one peer on one channel */
@@ -26,7 +18,6 @@ struct outlet { /* what we send to one peer on one channel */
     uint64_t offset;      /* into the first of them */
     uint64_t number;      /* messages sent whole */
     uint64_t sent, acked; /* cost */
-    uint64_t mark;        /* the burst ends when this much is acked */
 };
 
 struct inlet { /* what one peer sends us on one channel */
@@ -35,7 +26,7 @@ struct inlet { /* what one peer sends us on one channel */
     uint64_t arrived, taken, told; /* cost: came, left for a buffer, said to the sender */
     uint64_t number, offset;       /* the next chunk that may come */
     uint64_t tag, total;           /* of the message that is on its way, if offset > 0 */
-    bool waited;                   /* some of what is taken and not told */
+    int64_t began_us, began_bytes; /* its first chunk: when it came, how long it is */
     bool skipping;                 /* the rest of a message that nobody wants */
     bool due;                      /* credit to be told */
 };
@@ -46,9 +37,14 @@ struct peer {
     struct flow_route route;
     struct outlet out[BULK_CHANNELS];
     struct inlet in[BULK_CHANNELS];
-    int queued;     /* outlets with something to send */
-    uint64_t acked; /* bytes, all channels */
-    struct rate rate;
+    int queued;       /* outlets with something to send */
+    bool starved;     /* there was nothing to send, or no credit, after the last chunk */
+    struct rate rate; /* at which its chunks come */
+    struct probe probe;
+    uint64_t probes;     /* begun in this epoch */
+    uint64_t probe_base; /* sent before the last one */
+    bool enough;         /* its probe has told us what it can */
+    bool held;           /* a probe's credit waits for the end of our reduction */
 };
 
 struct flow {
@@ -62,6 +58,8 @@ struct flow {
     int queued[BULK_CHANNELS]; /* peers with something to send */
     int turn[BULK_CHANNELS];   /* whose turn it is */
     int hellos;
+    int awaited; /* receives posted on BULK_REDUCE */
+    int held;    /* peers whose credit is */
     int dues;
     int due_turn;
     struct early *early;
@@ -70,48 +68,6 @@ struct flow {
     struct flow_counts counts;
 };
 
-/* ---- queues ---- */
-
-static void *
-queue_at(const struct queue *queue, size_t place)
-{
-    return queue->data + (queue->head + place) % queue->capacity * queue->element;
-}
-
-static void
-queue_put(struct queue *queue, const void *element)
-{
-    if (queue->count == queue->capacity) {
-        size_t capacity = queue->capacity ? 2 * queue->capacity : 8;
-        uint8_t *data = xcalloc(capacity, queue->element);
-        for (size_t i = 0; i < queue->count; i++)
-            memcpy(data + i * queue->element, queue_at(queue, i), queue->element);
-        free(queue->data);
-        queue->data = data;
-        queue->capacity = capacity;
-        queue->head = 0;
-    }
-    queue->count++;
-    memcpy(queue_at(queue, queue->count - 1), element, queue->element);
-}
-
-static void
-queue_drop(struct queue *queue)
-{
-    queue->head = (queue->head + 1) % queue->capacity;
-    queue->count--;
-}
-
-static bool
-queue_take(struct queue *queue, void *element)
-{
-    if (!queue->count)
-        return false;
-    memcpy(element, queue_at(queue, 0), queue->element);
-    queue_drop(queue);
-    return true;
-}
-
 /* ---- what comes out ---- */
 
 static void
@@ -119,7 +75,7 @@ finish(struct flow *flow, const struct flow_op *op, enum err_code code, uint64_t
        uint64_t bytes)
 {
     if (op->port < 0)
-        return; /* a probe: its answer is the rate */
+        return; /* nobody waits for it */
     struct flow_done done = {op->port, op->handle, code, tag, bytes};
     queue_put(&flow->done, &done);
 }
@@ -147,6 +103,25 @@ park_count(struct flow *flow, int64_t bytes)
     flow->counts.parked_bytes += (uint64_t)bytes;
     if (flow->counts.parked_bytes > flow->counts.parked_bytes_most)
         flow->counts.parked_bytes_most = flow->counts.parked_bytes;
+}
+
+static void
+queued(struct flow *flow, int peer, enum bulk_channel channel, int change)
+{
+    flow->queued[channel] += change;
+    flow->peers[peer].queued += change;
+}
+
+static void
+probe_over(struct flow *flow, int peer)
+{
+    struct bulk_event event = {.kind = BULK_PROBED,
+                               .peer = peer,
+                               .id = flow->peers[peer].id,
+                               .epoch = flow->epoch,
+                               .bytes = (int64_t)flow->peers[peer].probe.sent_bytes};
+    queue_put(&flow->events, &event);
+    queued(flow, peer, BULK_PROBE, -1);
 }
 
 /* ---- life ---- */
@@ -182,12 +157,15 @@ stop(struct flow *flow)
             peer->in[c].last = NULL;
             peer->in[c].due = false;
         }
+        if (peer->probe.active)
+            probe_over(flow, p);
         peer->queued = 0;
-        peer->hello = false;
-        peer->rate.active = false;
+        peer->hello = peer->held = false;
+        peer->starved = true;
+        peer->probe.active = false;
     }
     memset(flow->queued, 0, sizeof(flow->queued));
-    flow->hellos = flow->dues = 0;
+    flow->hellos = flow->dues = flow->awaited = flow->held = 0;
 }
 
 static void
@@ -237,6 +215,7 @@ flow_enter(struct flow *flow, const struct bulk_epoch *epoch, int64_t now_us)
     for (int p = 0; p < epoch->peers_count; p++) {
         struct peer *peer = &flow->peers[p];
         peer->id = epoch->peers[p].id;
+        peer->starved = true;
         for (int c = 0; c < BULK_CHANNELS; c++)
             peer->out[c].sends.element = peer->in[c].receives.element =
                 sizeof(struct flow_op);
@@ -285,7 +264,6 @@ flow_down(struct flow *flow, int peer)
     must(peer >= 0 && peer < flow->peers_count);
     struct peer *to = &flow->peers[peer];
     to->up = false;
-    to->rate.active = false;
     if (to->hello)
         flow->hellos--;
     to->hello = false;
@@ -317,35 +295,76 @@ broken(struct flow *flow, int peer)
     report(flow, BULK_LOST, peer, &flow->peers[peer].id);
 }
 
+static bool
+reducing(const struct flow *flow)
+{
+    return flow->awaited > 0 || flow->queued[BULK_REDUCE] > 0;
+}
+
+/* Credit is due, and for large chunks at once. A probe's waits while we reduce. */
+static void
+credit_due(struct flow *flow, struct peer *peer, enum bulk_channel channel, bool at_once)
+{
+    struct inlet *in = &peer->in[channel];
+    if (channel == BULK_PROBE && reducing(flow)) {
+        flow->held += !peer->held;
+        peer->held = true;
+        return;
+    }
+    if (!in->due && (at_once || in->taken - in->told >= CREDIT_BATCH_BYTES)) {
+        in->due = true;
+        flow->dues++;
+    }
+}
+
+static void
+release_held(struct flow *flow)
+{
+    for (int p = 0; p < flow->peers_count && flow->held > 0 && !reducing(flow); p++) {
+        struct peer *peer = &flow->peers[p];
+        if (!peer->held)
+            continue;
+        peer->held = false;
+        flow->held--;
+        credit_due(flow, peer, BULK_PROBE, true);
+    }
+}
+
 /* The first parked chunk has served: account for its credit. */
 static void
-consume(struct flow *flow, enum bulk_channel channel, struct inlet *in)
+consume(struct flow *flow, struct peer *peer, enum bulk_channel channel)
 {
+    struct inlet *in = &peer->in[channel];
     struct flow_chunk *chunk = in->first;
     in->first = chunk->next;
     if (!in->first)
         in->last = NULL;
     in->taken += (uint64_t)chunk->header.length + FLOW_CHUNK_COST;
-    in->waited |= chunk->waited;
-    bool at_once = chunk->header.length >= CREDIT_AT_ONCE_BYTES || channel == BULK_PROBE;
-    if (!in->due && (at_once || in->taken - in->told >= CREDIT_BATCH_BYTES)) {
-        in->due = true;
-        flow->dues++;
-    }
+    credit_due(flow, peer, channel,
+               chunk->header.length >= CREDIT_AT_ONCE_BYTES || channel == BULK_PROBE);
     park_count(flow, -(int64_t)chunk->header.length);
     chunk->release(chunk);
 }
 
+static void
+received(struct flow *flow, enum bulk_channel channel, struct inlet *in)
+{
+    queue_drop(&in->receives);
+    if (channel == BULK_REDUCE && --flow->awaited == 0)
+        release_held(flow);
+}
+
 /* Bring together what was posted and what came. */
 static void
-match(struct flow *flow, enum bulk_channel channel, struct inlet *in)
+match(struct flow *flow, struct peer *peer, enum bulk_channel channel)
 {
+    struct inlet *in = &peer->in[channel];
     while (in->first) {
         const struct chunk_header *header = &in->first->header;
         bool last = header->offset + header->length == header->total;
         if (in->skipping || channel == BULK_PROBE) {
             in->skipping = !last && in->skipping;
-            consume(flow, channel, in);
+            consume(flow, peer, channel);
             continue;
         }
         if (!in->receives.count)
@@ -353,9 +372,9 @@ match(struct flow *flow, enum bulk_channel channel, struct inlet *in)
         const struct flow_op *op = queue_at(&in->receives, 0);
         if (!header->offset && (header->tag != op->tag || header->total != op->bytes)) {
             finish(flow, op, ERR_WIRE, header->tag, header->total);
-            queue_drop(&in->receives);
+            received(flow, channel, in);
             in->skipping = !last;
-            consume(flow, channel, in);
+            consume(flow, peer, channel);
             continue;
         }
         if (header->length)
@@ -363,9 +382,9 @@ match(struct flow *flow, enum bulk_channel channel, struct inlet *in)
                    header->length);
         if (last) {
             finish(flow, op, ERR_NONE, 0, 0);
-            queue_drop(&in->receives);
+            received(flow, channel, in);
         }
-        consume(flow, channel, in);
+        consume(flow, peer, channel);
     }
 }
 
@@ -388,7 +407,50 @@ in_order(struct inlet *in, const struct chunk_header *header)
 }
 
 static void
-arrive_now(struct flow *flow, int from, struct flow_chunk **chunk)
+report_rate(struct flow *flow, const struct peer *peer, const struct rate_sample *sample)
+{
+    struct bulk_event event = {.kind = BULK_RATE,
+                               .peer = (int)(peer - flow->peers),
+                               .id = peer->id,
+                               .epoch = flow->epoch,
+                               .bytes = sample->bytes,
+                               .us = sample->us,
+                               .limited = sample->limited,
+                               .probe = sample->probe};
+    memcpy(event.curve, sample->curve, sizeof(event.curve));
+    queue_put(&flow->events, &event);
+}
+
+/* What the chunk's arrival says of the link that it came by. */
+static void
+measure(struct flow *flow, struct peer *peer, const struct chunk_header *header,
+        int64_t now_us)
+{
+    struct inlet *in = &peer->in[header->channel];
+    struct rate_sample sample;
+    bool follows = header->flags & CHUNK_FOLLOWS, told;
+    if (header->channel == BULK_PROBE) {
+        struct rate_probe_chunk chunk = {.tag = header->tag,
+                                         .bytes = header->length,
+                                         .follows = follows,
+                                         .last = header->flags & CHUNK_LAST};
+        told = rate_probed(&peer->rate, &chunk, now_us, &peer->enough, &sample);
+    } else {
+        if (!header->offset) {
+            in->began_us = now_us;
+            in->began_bytes = header->length;
+        } else {
+            rate_message(&peer->rate, in->began_bytes, (int64_t)header->offset,
+                         (int64_t)header->offset + header->length, now_us - in->began_us);
+        }
+        told = rate_arrived(&peer->rate, header->length, follows, now_us, &sample);
+    }
+    if (told)
+        report_rate(flow, peer, &sample);
+}
+
+static void
+arrive_now(struct flow *flow, int from, struct flow_chunk **chunk, int64_t now_us)
 {
     struct peer *peer = &flow->peers[from];
     const struct chunk_header *header = &(*chunk)->header;
@@ -403,8 +465,8 @@ arrive_now(struct flow *flow, int from, struct flow_chunk **chunk)
     }
     in->arrived += cost;
     park_count(flow, header->length);
+    measure(flow, peer, header, now_us);
     (*chunk)->next = NULL;
-    (*chunk)->waited = false;
     if (in->last)
         in->last->next = *chunk;
     else
@@ -412,9 +474,7 @@ arrive_now(struct flow *flow, int from, struct flow_chunk **chunk)
     in->last = *chunk;
     enum bulk_channel channel = header->channel;
     *chunk = NULL;
-    match(flow, channel, in);
-    if (in->last)
-        in->last->waited = true;
+    match(flow, peer, channel);
 }
 
 void
@@ -436,12 +496,12 @@ flow_arrive(struct flow *flow, const struct id *from, struct flow_chunk **chunk,
         flow->counts.stale++;
         if (early_report(flow->early, from, false, now_us))
             report(flow, BULK_STALE, peer, from);
-    } else if (flow->halted) {
+    } else if (flow->halted && header->channel != BULK_PROBE) {
         flow->counts.refused++;
     } else if (peer < 0 || peer == flow->self || header->plan_tag != flow->plan_tag) {
         flow->counts.bad++;
     } else {
-        arrive_now(flow, peer, chunk);
+        arrive_now(flow, peer, chunk, now_us);
     }
     if (*chunk)
         (*chunk)->release(*chunk);
@@ -460,17 +520,17 @@ flow_next_credit(struct flow *flow, struct flow_out *out)
             struct inlet *in = &peer->in[c];
             if (!in->due)
                 continue;
-            *out = (struct flow_out){.peer = p,
-                                     .header = {.type = CHUNK_CREDIT,
-                                                .channel = (enum bulk_channel)c,
-                                                .flags = in->waited ? CHUNK_WAITED : 0,
-                                                .generation = flow->generation,
-                                                .epoch = flow->epoch,
-                                                .plan_tag = flow->plan_tag,
-                                                .number = in->taken},
-                                     .route = peer->route};
+            *out = (struct flow_out){
+                .peer = p,
+                .header = {.type = CHUNK_CREDIT,
+                           .channel = (enum bulk_channel)c,
+                           .flags = c == BULK_PROBE && peer->enough ? CHUNK_ENOUGH : 0,
+                           .generation = flow->generation,
+                           .epoch = flow->epoch,
+                           .plan_tag = flow->plan_tag,
+                           .number = in->taken},
+                .route = peer->route};
             in->told = in->taken;
-            in->waited = false;
             in->due = false;
             flow->dues--;
             flow->due_turn = (p + 1) % flow->peers_count;
@@ -485,7 +545,6 @@ void
 flow_credit_unsent(struct flow *flow, const struct flow_out *out)
 {
     struct inlet *in = &flow->peers[out->peer].in[out->header.channel];
-    in->waited |= (out->header.flags & CHUNK_WAITED) != 0;
     if (!in->due)
         flow->dues++;
     in->due = true;
@@ -493,17 +552,10 @@ flow_credit_unsent(struct flow *flow, const struct flow_out *out)
 
 /* ---- sending ---- */
 
-static void
-queued(struct flow *flow, int peer, enum bulk_channel channel, int change)
-{
-    flow->queued[channel] += change;
-    flow->peers[peer].queued += change;
-}
-
 void
 flow_post(struct flow *flow, const struct flow_op *op)
 {
-    must(op->channel >= 0 && op->channel < BULK_CHANNELS);
+    must(op->channel >= 0 && op->channel < BULK_PROBE);
     if (!flow->entered || flow->halted || op->epoch != flow->epoch) {
         finish(flow, op, ERR_STOPPED, 0, 0);
         return;
@@ -515,13 +567,57 @@ flow_post(struct flow *flow, const struct flow_op *op)
     struct peer *peer = &flow->peers[op->peer];
     if (op->receive) {
         queue_put(&peer->in[op->channel].receives, op);
-        match(flow, op->channel, &peer->in[op->channel]);
+        flow->awaited += op->channel == BULK_REDUCE;
+        match(flow, peer, op->channel);
         return;
     }
     struct outlet *out = &peer->out[op->channel];
     queue_put(&out->sends, op);
     if (out->sends.count == 1)
         queued(flow, op->peer, op->channel, 1);
+}
+
+void
+flow_probe(struct flow *flow, int peer, size_t bytes, int64_t bytes_per_s, int64_t now_us)
+{
+    if (!flow->entered || flow->self < 0 || peer < 0 || peer >= flow->peers_count ||
+        peer == flow->self || flow->peers[peer].probe.active)
+        return;
+    struct peer *to = &flow->peers[peer];
+    probe_begin(&to->probe, bytes, bytes_per_s, now_us);
+    to->probes++;
+    to->probe_base = to->out[BULK_PROBE].sent;
+    queued(flow, peer, BULK_PROBE, 1);
+}
+
+/* Each chunk of a probe is a message, so that it may end at any time. */
+static bool
+next_of_probe(struct flow *flow, int to, struct flow_out *next, int64_t now_us)
+{
+    struct peer *peer = &flow->peers[to];
+    struct outlet *out = &peer->out[BULK_PROBE];
+    struct probe_chunk chunk;
+    if (reducing(flow)) {
+        probe_interrupted(&peer->probe);
+        return false;
+    }
+    uint64_t acked = out->acked > peer->probe_base ? out->acked : peer->probe_base;
+    if (!probe_next(&peer->probe, out->sent - acked, now_us, &chunk) ||
+        out->sent - out->acked + chunk.bytes + FLOW_CHUNK_COST > BULK_WINDOW_BYTES)
+        return false;
+    *next = (struct flow_out){.peer = to,
+                              .header = {.type = CHUNK_DATA,
+                                         .channel = BULK_PROBE,
+                                         .flags = (chunk.follows ? CHUNK_FOLLOWS : 0u) |
+                                                  (chunk.last ? CHUNK_LAST : 0u),
+                                         .generation = flow->generation,
+                                         .length = (uint32_t)chunk.bytes,
+                                         .epoch = flow->epoch,
+                                         .plan_tag = flow->plan_tag,
+                                         .tag = peer->probes,
+                                         .total = chunk.bytes,
+                                         .number = out->number}};
+    return true;
 }
 
 /* A message is sent in about four chunks where it can be: they overlap, and their credits
@@ -537,11 +633,16 @@ chunk_bytes(size_t total)
 
 /* The next chunk of the channel to this peer, if its window has room. */
 static bool
-next_of(struct flow *flow, int to, enum bulk_channel channel, struct flow_out *next)
+next_of(struct flow *flow, int to, enum bulk_channel channel, struct flow_out *next,
+        int64_t now_us)
 {
     struct peer *peer = &flow->peers[to];
     struct outlet *out = &peer->out[channel];
-    if (!out->sends.count || !peer->up || peer->blocked)
+    if (!peer->up || peer->blocked)
+        return false;
+    if (channel == BULK_PROBE)
+        return peer->probe.active && next_of_probe(flow, to, next, now_us);
+    if (!out->sends.count)
         return false;
     const struct flow_op *op = queue_at(&out->sends, 0);
     size_t length = op->bytes - out->offset;
@@ -550,24 +651,21 @@ next_of(struct flow *flow, int to, enum bulk_channel channel, struct flow_out *n
     uint64_t window = BULK_WINDOW_BYTES;
     if (channel == BULK_COPY)
         window = FLOW_COPY_CHUNKS_MAX * (uint64_t)(CHUNK_BYTES + FLOW_CHUNK_COST);
-    if (out->sent - out->acked + length + FLOW_CHUNK_COST > window) {
-        if (channel == BULK_COPY)
-            peer->rate.limited = true;
+    if (out->sent - out->acked + length + FLOW_CHUNK_COST > window)
         return false;
-    }
-    *next = (struct flow_out){
-        .peer = to,
-        .header = {.type = CHUNK_DATA,
-                   .channel = channel,
-                   .generation = flow->generation,
-                   .length = (uint32_t)length,
-                   .epoch = flow->epoch,
-                   .plan_tag = flow->plan_tag,
-                   .tag = op->tag,
-                   .total = op->bytes,
-                   .offset = out->offset,
-                   .number = out->number},
-        .payload = op->source ? (const uint8_t *)op->source + out->offset : NULL};
+    *next = (struct flow_out){.peer = to,
+                              .header = {.type = CHUNK_DATA,
+                                         .channel = channel,
+                                         .flags = peer->starved ? 0 : CHUNK_FOLLOWS,
+                                         .generation = flow->generation,
+                                         .length = (uint32_t)length,
+                                         .epoch = flow->epoch,
+                                         .plan_tag = flow->plan_tag,
+                                         .tag = op->tag,
+                                         .total = op->bytes,
+                                         .offset = out->offset,
+                                         .number = out->number},
+                              .payload = (const uint8_t *)op->source + out->offset};
     return true;
 }
 
@@ -588,7 +686,7 @@ next_hello(struct flow *flow, struct flow_out *next)
 }
 
 bool
-flow_next(struct flow *flow, struct flow_out *out)
+flow_next(struct flow *flow, struct flow_out *out, int64_t now_us)
 {
     if (flow->hellos && next_hello(flow, out))
         return true;
@@ -597,32 +695,22 @@ flow_next(struct flow *flow, struct flow_out *out)
             continue;
         for (int i = 0; i < flow->peers_count; i++) {
             int p = (flow->turn[c] + i) % flow->peers_count;
-            if (next_of(flow, p, (enum bulk_channel)c, out))
+            if (next_of(flow, p, (enum bulk_channel)c, out, now_us))
                 return true;
         }
     }
     return false;
 }
 
-/* A chunk went out: does it belong to a burst that is measured? */
-static void
-measure_sent(struct peer *peer, struct outlet *out, const struct flow_out *sent,
-             int64_t now_us)
+/* Is there another chunk to follow at once, if only the connection takes it? */
+static bool
+more_for(struct flow *flow, int to, int64_t now_us)
 {
-    bool probe = sent->header.channel == BULK_PROBE;
-    struct rate *rate = &peer->rate;
-    if (!rate->active && (probe || sent->header.total >= RATE_MESSAGE_BYTES)) {
-        rate_begin(rate, peer->acked, now_us);
-        for (int c = 0; c < BULK_CHANNELS; c++)
-            peer->out[c].mark = 0;
-    }
-    if (!rate->active || rate->ended)
-        return;
-    rate->probe |= probe;
-    if (sent->header.length >= CREDIT_AT_ONCE_BYTES || probe)
-        out->mark = out->sent;
-    if (!peer->queued)
-        rate->ended = true;
+    struct flow_out next;
+    for (int c = 0; c < BULK_PROBE; c++)
+        if (next_of(flow, to, (enum bulk_channel)c, &next, now_us))
+            return true;
+    return false;
 }
 
 void
@@ -638,50 +726,25 @@ flow_sent(struct flow *flow, const struct flow_out *sent, int64_t now_us)
     struct outlet *out = &peer->out[channel];
     out->sent += (uint64_t)sent->header.length + FLOW_CHUNK_COST;
     out->offset += sent->header.length;
-    if (out->offset == sent->header.total) {
+    if (channel == BULK_PROBE) {
+        struct probe_chunk chunk = {.bytes = sent->header.length,
+                                    .last = sent->header.flags & CHUNK_LAST};
+        out->offset = 0;
+        out->number++;
+        if (probe_sent(&peer->probe, &chunk, out->sent, now_us))
+            probe_over(flow, sent->peer);
+    } else if (out->offset == sent->header.total) {
         finish(flow, queue_at(&out->sends, 0), ERR_NONE, 0, 0);
         queue_drop(&out->sends);
         out->offset = 0;
         out->number++;
         if (!out->sends.count)
             queued(flow, sent->peer, channel, -1);
+        if (channel == BULK_REDUCE)
+            release_held(flow);
     }
     flow->turn[channel] = (sent->peer + 1) % flow->peers_count;
-    measure_sent(peer, out, sent, now_us);
-}
-
-static void
-measure_credit(struct flow *flow, int from, bool waited, int64_t now_us)
-{
-    struct peer *peer = &flow->peers[from];
-    struct rate *rate = &peer->rate;
-    rate->limited |= waited;
-    rate_credit(rate, peer->acked, now_us);
-    bool over = rate->ended;
-    for (int c = 0; c < BULK_CHANNELS; c++)
-        over = over && peer->out[c].acked >= peer->out[c].mark;
-    if (!over && rate->last_bytes - rate->base_bytes < RATE_BURST_BYTES)
-        return;
-    struct rate_sample sample;
-    if (rate_sample(rate, &sample)) {
-        struct bulk_event event = {.kind = BULK_RATE,
-                                   .peer = from,
-                                   .id = peer->id,
-                                   .epoch = flow->epoch,
-                                   .bytes = sample.bytes,
-                                   .us = sample.us,
-                                   .limited = sample.limited};
-        queue_put(&flow->events, &event);
-    }
-    if (over) {
-        rate->active = false;
-        return;
-    }
-    bool ended = rate->ended, probe = rate->probe;
-    rate_begin(rate, peer->acked, now_us);
-    rate_credit(rate, peer->acked, now_us);
-    rate->ended = ended;
-    rate->probe = probe;
+    peer->starved = !more_for(flow, sent->peer, now_us);
 }
 
 void
@@ -691,7 +754,7 @@ flow_credit(struct flow *flow, int from, const struct chunk_header *header,
     must(from >= 0 && from < flow->peers_count);
     if (early_order(header->generation, header->epoch, flow->generation, flow->epoch) !=
             0 ||
-        flow->halted)
+        (flow->halted && header->channel != BULK_PROBE))
         return;
     struct peer *peer = &flow->peers[from];
     struct outlet *out = &peer->out[header->channel];
@@ -700,10 +763,12 @@ flow_credit(struct flow *flow, int from, const struct chunk_header *header,
         flow->counts.bad++;
         return;
     }
-    peer->acked += header->number - out->acked;
+    uint64_t bytes = header->number - out->acked;
     out->acked = header->number;
-    if (peer->rate.active)
-        measure_credit(flow, from, header->flags & CHUNK_WAITED, now_us);
+    if (header->channel == BULK_PROBE &&
+        probe_credited(&peer->probe, out->acked, bytes, header->flags & CHUNK_ENOUGH,
+                       now_us))
+        probe_over(flow, from);
 }
 
 /* ---- what the owner pulls ---- */

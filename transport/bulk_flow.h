@@ -36,7 +36,6 @@ struct flow_chunk {
     struct flow_route route;
     void (*release)(struct flow_chunk *chunk);
     struct flow_chunk *next; /* flow's own */
-    bool waited;             /* flow's own */
 };
 
 struct flow_op {
@@ -47,7 +46,7 @@ struct flow_op {
     int peer;
     enum bulk_channel channel;
     uint64_t tag;
-    const void *source; /* of a send; NULL: zeros */
+    const void *source; /* of a send */
     void *target;       /* of a receive */
     size_t bytes;
 };
@@ -95,6 +94,10 @@ bool flow_is_blocked(const struct flow *flow, int peer);
 
 void flow_post(struct flow *flow, const struct flow_op *op);
 
+/* See bulk_probe(). Passed over for a peer that is none. */
+void flow_probe(struct flow *flow, int peer, size_t bytes, int64_t bytes_per_s,
+                int64_t now_us);
+
 /* A data chunk or hello that came from the node `from`. Takes the chunk. */
 void flow_arrive(struct flow *flow, const struct id *from, struct flow_chunk **chunk,
                  int64_t now_us);
@@ -104,7 +107,7 @@ void flow_credit(struct flow *flow, int peer, const struct chunk_header *header,
 
 /* The next chunk (or hello) to send, by priority, then round robin among peers; false:
  * none. It is the next again until flow_sent() or flow_blocked() is called. */
-bool flow_next(struct flow *flow, struct flow_out *out);
+bool flow_next(struct flow *flow, struct flow_out *out, int64_t now_us);
 void flow_sent(struct flow *flow, const struct flow_out *out, int64_t now_us);
 
 /* The next credit to send back; once taken it counts as sent, flow_credit_unsent() says

@@ -43,6 +43,10 @@ enum { FRAME_VERSION = 1 };
     X(FRAME_LEAVE, 38, 4 << 10)     /* I am going */                                     \
     X(FRAME_EPOCH_ASK, 39, 4 << 10) /* I may have slept: is my epoch the newest? */      \
     X(FRAME_EPOCH_REPLY, 40, 4 << 10)                                                    \
+    X(FRAME_PROBE_ASK, 48, 4 << 10) /* may I probe this link now? */                     \
+    X(FRAME_PROBE_ANSWER, 49, 4 << 10)                                                   \
+    X(FRAME_PROBE_DONE, 50, 4 << 10)                                                     \
+    X(FRAME_MEASURE, 51, 64 << 10)    /* leader: a plan rests on these links of yours */ \
     X(FRAME_REACH_ASK, 60, 4 << 10)   /* dial me back: is my address any good? */        \
     X(FRAME_REACH_REPLY, 61, 4 << 10) /* what came of it */                              \
     X(FRAME_CARRY, 62, FRAME_BYTES_MAX - 512)   /* take this frame to another node */    \

@@ -39,7 +39,7 @@ flow_ready(uint8_t target[4096], const struct id *from)
         .port = -1, .epoch = 1, .peer = 1, .channel = BULK_PROBE, .bytes = 2 << 20};
     flow_post(flow, &probe);
     struct flow_out out;
-    while (flow_next(flow, &out))
+    while (flow_next(flow, &out, 1))
         flow_sent(flow, &out, 2);
     return flow;
 }
@@ -81,7 +81,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         size -= bytes;
     }
     struct flow_out out;
-    while (flow_next_credit(flow, &out) || flow_next(flow, &out))
+    while (flow_next_credit(flow, &out) || flow_next(flow, &out, 1))
         if (out.header.type != CHUNK_CREDIT)
             flow_sent(flow, &out, now_us);
     struct flow_counts counts;

@@ -5,10 +5,12 @@
 Suite *suite_effect(void);
 Suite *suite_record(void);
 Suite *suite_gossip(void);
+Suite *suite_last_mile(void);
 Suite *suite_link(void);
 Suite *suite_member(void);
 Suite *suite_message(void);
 Suite *suite_rumor(void);
+Suite *suite_survey(void);
 Suite *suite_decree(void);
 Suite *suite_agree(void);
 Suite *suite_agree_chain(void);
@@ -19,9 +21,10 @@ int
 main(void)
 {
     static Suite *(*const suites[])(void) = {
-        suite_effect, suite_record,      suite_gossip,        suite_link,
-        suite_member, suite_message,     suite_rumor,         suite_decree,
-        suite_agree,  suite_agree_chain, suite_agree_recover, suite_agree_sim,
-        NULL};
+        suite_effect,      suite_record,        suite_gossip,
+        suite_link,        suite_member,        suite_message,
+        suite_rumor,       suite_decree,        suite_agree,
+        suite_agree_chain, suite_agree_recover, suite_agree_sim,
+        suite_survey,      suite_last_mile,     NULL};
     return suite_run(suites);
 }

@@ -64,6 +64,11 @@ some_record(struct rng *rng)
         link->rate = (uint16_t)rng_next(rng);
         link->round_trip_us = (uint32_t)rng_next(rng);
         link->confidence = (uint8_t)rng_below(rng, 101);
+        link->low = (uint16_t)rng_next(rng);
+        link->method = (enum link_method)rng_below(rng, LINK_MODEL);
+        link->age_s = (uint32_t)rng_next(rng);
+        for (int k = 0; k < LINK_CURVE_POINTS; k++)
+            link->curve[k] = (uint16_t)rng_next(rng);
     }
     return record;
 }
@@ -104,6 +109,11 @@ same_record(const struct record *left, const struct record *right)
         ck_assert_uint_eq(left->links[i].rate, right->links[i].rate);
         ck_assert_uint_eq(left->links[i].round_trip_us, right->links[i].round_trip_us);
         ck_assert_uint_eq(left->links[i].confidence, right->links[i].confidence);
+        ck_assert_uint_eq(left->links[i].low, right->links[i].low);
+        ck_assert_int_eq(left->links[i].method, right->links[i].method);
+        ck_assert_uint_eq(left->links[i].age_s, right->links[i].age_s);
+        for (int k = 0; k < LINK_CURVE_POINTS; k++)
+            ck_assert_uint_eq(left->links[i].curve[k], right->links[i].curve[k]);
     }
 }
 
@@ -136,6 +146,7 @@ START_TEST(the_largest_record_fits)
         memset(&record.links[i], 0xff, sizeof(record.links[i]));
         record.links[i].peer.bytes[0] = (uint8_t)i;
         record.links[i].confidence = 100;
+        record.links[i].method = LINK_PROBE;
     }
     memset(record.name, 'n', NAME_BYTES_MAX);
     memset(record.zone, 'z', NAME_BYTES_MAX);

@@ -27,29 +27,41 @@ Suite *suite_chaos(void);
 Suite *suite_plan_profile(void);
 Suite *suite_plan_cluster(void);
 Suite *suite_plan_job(void);
+Suite *suite_zones(void);
 
 int
 main(void)
 {
     static Suite *(*const suites[])(void) = {
-        suite_gradients,    suite_fixture,      suite_matmul,
-        suite_stage,        suite_data,         suite_recover,
-        suite_train,        suite_report,       suite_view,
-        suite_neighbour,    suite_watch,        suite_job,
-        suite_config,       suite_safetensors,  suite_checkpoint,
-        suite_show,         suite_talk,         suite_commands,
-        suite_join_swarm,   suite_severed,      suite_excluded,
-        suite_chaos,        suite_plan_profile, suite_plan_cluster,
-        suite_plan_job,     suite_reach,        NULL,
-        suite_gradients,    suite_fixture,      suite_matmul,
-        suite_stage,        suite_data,         suite_recover,
-        suite_train,        suite_report,       suite_view,
-        suite_neighbour,    suite_watch,        suite_job,
-        suite_config,       suite_safetensors,  suite_checkpoint,
-        suite_show,         suite_talk,         suite_commands,
-        suite_join_swarm,   suite_severed,      suite_excluded,
-        suite_voters,       suite_chaos,        suite_plan_profile,
-        suite_plan_cluster, suite_plan_job,     NULL,
+        suite_gradients,
+        suite_fixture,
+        suite_matmul,
+        suite_stage,
+        suite_data,
+        suite_recover,
+        suite_train,
+        suite_report,
+        suite_view,
+        suite_neighbour,
+        suite_watch,
+        suite_job,
+        suite_config,
+        suite_safetensors,
+        suite_checkpoint,
+        suite_show,
+        suite_talk,
+        suite_commands,
+        suite_join_swarm,
+        suite_severed,
+        suite_excluded,
+        suite_voters,
+        suite_chaos,
+        suite_plan_profile,
+        suite_plan_cluster,
+        suite_plan_job,
+        suite_reach,
+        suite_zones,
+        NULL,
     };
     return suite_run(suites);
 }

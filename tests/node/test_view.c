@@ -208,7 +208,8 @@ START_TEST(links_are_the_median_of_what_members_measured)
         record->links[i].rate = rate_encode(1000000); /* one of three is slow */
     reporter_sign(&people, 0);
     struct view *view = leader_view(5); /* zone a: 0, 2, 4; zone b: 1, 3 */
-    const struct cluster_link *far = cluster_link(&view->cluster, 0, 1);
+    /* A record tells of the ways to its node. */
+    const struct cluster_link *far = cluster_link(&view->cluster, 1, 0);
     ck_assert_int_eq(far->bytes_per_s, rate_decode(rate_encode(100000000)));
     ck_assert_int_eq(far->round_trip_us, 20000);
     ck_assert_int_eq(cluster_link(&view->cluster, 1, 1)->bytes_per_s,
@@ -222,6 +223,41 @@ START_TEST(links_are_the_median_of_what_members_measured)
     view = leader_view(5);
     ck_assert_int_gt(cluster_link(&view->cluster, 0, 0)->bytes_per_s,
                      cluster_link(&view->cluster, 0, 1)->bytes_per_s);
+    view_drop(view);
+}
+END_TEST
+
+START_TEST(a_plan_rests_on_the_low_rate_and_unmeasured_zones_on_the_last_mile)
+{
+    for (int i = 0; i < 5; i++) {
+        struct record *record = &people.list[i].report.record;
+        for (uint32_t k = 0; k < record->links_count; k++) {
+            record->links[k].rate = rate_encode(80000000);
+            record->links[k].low = rate_encode(40000000);
+        }
+        if (record->zone[0] == 'b') /* into b nobody measured anything */
+            record->links_count = 0;
+        reporter_sign(&people, i);
+    }
+    struct view *view = leader_view(5);
+    int64_t low = rate_decode(rate_encode(40000000));
+    ck_assert_int_eq(cluster_link(&view->cluster, 1, 0)->bytes_per_s, low);
+    ck_assert_int_eq(cluster_link(&view->cluster, 0, 0)->bytes_per_s, low);
+    /* Nothing is known of what a sends or b takes. */
+    ck_assert_int_eq(cluster_link(&view->cluster, 0, 1)->bytes_per_s, 10000000);
+    ck_assert_int_eq(cluster_link(&view->cluster, 0, 1)->round_trip_us, 20000);
+    view_drop(view);
+    /* A third zone's experience with a's sending is something. */
+    people.list[3].report.record.zone[0] = 'c';
+    people.list[3].report.record.links_count = 1;
+    people.list[3].report.record.links[0] =
+        (struct record_link){.peer = *key_id(people.list[0].key),
+                             .rate = rate_encode(25000000),
+                             .confidence = 60};
+    reporter_sign(&people, 3);
+    view = leader_view(5);
+    ck_assert_int_eq(cluster_link(&view->cluster, 0, 1)->bytes_per_s,
+                     rate_decode(rate_encode(25000000)));
     view_drop(view);
 }
 END_TEST
@@ -642,6 +678,8 @@ suite_view(void)
     tcase_add_test(tests, a_view_comes_back_whole);
     tcase_add_test(tests, a_view_without_a_job_has_members_and_no_plan);
     tcase_add_test(tests, links_are_the_median_of_what_members_measured);
+    tcase_add_test(tests,
+                   a_plan_rests_on_the_low_rate_and_unmeasured_zones_on_the_last_mile);
     tcase_add_test(tests, a_profile_of_another_job_says_nothing);
     tcase_add_test(tests, a_voter_accepts_what_the_leader_made);
     tcase_add_test(tests, a_voter_refuses_a_plan_that_does_not_follow);

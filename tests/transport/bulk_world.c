@@ -160,7 +160,7 @@ bool
 world_transmit(struct world *world, int node)
 {
     struct flow_out out;
-    if (!flow_next(world->flows[node], &out))
+    if (!flow_next(world->flows[node], &out, world->now_us))
         return false;
     struct wire *wire = &world->wires[node][out.peer];
     ck_assert_int_lt(wire->frames_count, WIRE_MAX);

@@ -398,16 +398,21 @@ START_TEST(a_copy_at_full_speed_does_not_delay_a_norm)
 }
 END_TEST
 
-START_TEST(a_probe_is_answered_with_a_rate)
+START_TEST(a_probe_tells_the_receiver_a_rate_and_the_sender_its_end)
 {
     struct cast cast;
     cast_open(&cast, 2);
     cast_enter_all(&cast, 1);
-    bulk_probe(cast.bulks[0], 1, 4 << 20);
-    ck_assert(cast_event(&cast, 0, BULK_RATE, 5000));
-    ck_assert_int_gt(cast.last[0][BULK_RATE].bytes, 1 << 20);
-    ck_assert_int_gt(cast.last[0][BULK_RATE].us, 0);
-    ck_assert_int_eq(cast.last[0][BULK_RATE].peer, 1);
+    bulk_probe(cast.bulks[0], 1, 16 << 20, 0);
+    ck_assert(cast_event(&cast, 1, BULK_RATE, 5000));
+    ck_assert_int_gt(cast.last[1][BULK_RATE].bytes, 1 << 20);
+    ck_assert_int_gt(cast.last[1][BULK_RATE].us, 0);
+    ck_assert_int_eq(cast.last[1][BULK_RATE].peer, 0);
+    ck_assert(cast.last[1][BULK_RATE].probe);
+    ck_assert(cast_event(&cast, 0, BULK_PROBED, 5000));
+    ck_assert_int_gt(cast.last[0][BULK_PROBED].bytes, 1 << 20);
+    ck_assert_int_le(cast.last[0][BULK_PROBED].bytes, 16 << 20);
+    ck_assert_int_eq(cast.last[0][BULK_PROBED].peer, 1);
     cast_close(&cast);
 }
 END_TEST
@@ -496,7 +501,7 @@ suite_bulk(void)
     tcase_add_test(loss, a_port_in_use_has_a_sentence);
     TCase *pressure = suite_case(suite, "pressure", 60);
     tcase_add_test(pressure, a_copy_at_full_speed_does_not_delay_a_norm);
-    tcase_add_test(pressure, a_probe_is_answered_with_a_rate);
+    tcase_add_test(pressure, a_probe_tells_the_receiver_a_rate_and_the_sender_its_end);
     TCase *strangers = suite_case(suite, "strangers", 60);
     tcase_add_test(strangers, a_key_that_is_not_admitted_gets_nowhere);
     tcase_add_test(strangers, noise_and_silent_connections_disturb_nothing);

@@ -38,7 +38,9 @@ END_TEST
 START_TEST(types_do_not_borrow_each_others_fields)
 {
     static const struct chunk_header bad[] = {
-        {.type = CHUNK_DATA, .flags = CHUNK_WAITED},
+        {.type = CHUNK_DATA, .flags = 1},
+        {.type = CHUNK_DATA, .flags = CHUNK_LAST},
+        {.type = CHUNK_DATA, .flags = CHUNK_ENOUGH},
         {.type = CHUNK_DATA, .total = 5},
         {.type = CHUNK_DATA, .offset = 5, .total = 4},
         {.type = CHUNK_DATA, .offset = UINT64_MAX, .total = UINT64_MAX},
@@ -46,13 +48,15 @@ START_TEST(types_do_not_borrow_each_others_fields)
         {.type = CHUNK_CREDIT, .offset = 5},
         {.type = CHUNK_CREDIT, .tag = 5},
         {.type = CHUNK_CREDIT, .flags = 2},
+        {.type = CHUNK_CREDIT, .flags = CHUNK_ENOUGH},
         {.type = CHUNK_HELLO, .number = 1},
         {.type = CHUNK_HELLO, .channel = BULK_COPY},
-        {.type = CHUNK_HELLO, .flags = CHUNK_WAITED},
+        {.type = CHUNK_HELLO, .flags = CHUNK_FOLLOWS},
     };
     static const struct chunk_header good[] = {
-        {.type = CHUNK_DATA},
-        {.type = CHUNK_CREDIT, .flags = CHUNK_WAITED, .channel = BULK_PROBE, .number = 9},
+        {.type = CHUNK_DATA, .flags = CHUNK_FOLLOWS},
+        {.type = CHUNK_DATA, .flags = CHUNK_FOLLOWS | CHUNK_LAST, .channel = BULK_PROBE},
+        {.type = CHUNK_CREDIT, .flags = CHUNK_ENOUGH, .channel = BULK_PROBE, .number = 9},
         {.type = CHUNK_HELLO, .generation = 1, .epoch = 2, .plan_tag = 3},
     };
     uint8_t frame[CHUNK_HEADER_BYTES];

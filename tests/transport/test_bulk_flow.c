@@ -217,10 +217,10 @@ START_TEST(a_copy_keeps_two_chunks_on_the_way_and_yields_to_the_rest)
     letter_post(world, other, false);
     letter_post(world, norm, false);
     struct flow_out out;
-    ck_assert(flow_next(world->flows[0], &out));
+    ck_assert(flow_next(world->flows[0], &out, world->now_us));
     ck_assert_int_eq(out.header.channel, BULK_COMMIT);
     ck_assert(world_transmit(world, 0));
-    ck_assert(flow_next(world->flows[0], &out));
+    ck_assert(flow_next(world->flows[0], &out, world->now_us));
     ck_assert_int_eq(out.header.channel, BULK_STATE);
     for (int i = 0; i < 3; i++)
         letter_post(world, &world->letters[i], true);
@@ -409,19 +409,18 @@ START_TEST(an_operation_with_a_peer_that_is_not_there_is_refused)
 }
 END_TEST
 
-/* A link of `bytes_per_ms` and one way delay `delay_us`: the rate that the sender
- * finds. */
+/* A link of `bytes_per_ms` and one way delay `delay_us`: the first rate that the receiver
+ * finds; `epoch` counts how many. */
 static struct bulk_event
 rate_over_link(enum bulk_channel channel, size_t bytes, int64_t bytes_per_ms,
                int64_t delay_us, bool posted)
 {
     struct world *world = world_pair();
-    struct letter *letter = letter_new(world, 1, 0, 1, channel, bytes);
+    struct letter *letter = NULL;
     if (channel == BULK_PROBE) {
-        struct flow_op op = {
-            .port = -1, .epoch = 1, .peer = 1, .channel = channel, .bytes = bytes};
-        flow_post(world->flows[0], &op);
+        flow_probe(world->flows[0], 1, bytes, 0, world->now_us);
     } else {
+        letter = letter_new(world, 1, 0, 1, channel, bytes);
         letter_post(world, letter, false);
         if (posted)
             letter_post(world, letter, true);
@@ -452,12 +451,12 @@ rate_over_link(enum bulk_channel channel, size_t bytes, int64_t bytes_per_ms,
             world_credit(world, 0, 1);
             credited++;
         }
-        if (world->events[0][BULK_RATE] ||
+        if (world->events[1][BULK_RATE] ||
             (sent && arrived == sent && owed == credited && turn > 300000))
             break;
     }
-    struct bulk_event event = world->last[0][BULK_RATE];
-    event.epoch = (uint64_t)world->events[0][BULK_RATE];
+    struct bulk_event event = world->last[1][BULK_RATE];
+    event.epoch = (uint64_t)world->events[1][BULK_RATE];
     world_free(world);
     return event;
 }
@@ -468,20 +467,46 @@ bytes_per_us(const struct bulk_event *event)
     return (double)event->bytes / (double)event->us;
 }
 
-START_TEST(the_rate_of_a_link_is_measured_from_credit)
+static void
+check_rate(const struct bulk_event *event, double bytes_per_us_wanted)
+{
+    ck_assert_uint_eq(event->epoch, 1);
+    ck_assert(!event->limited);
+    ck_assert_double_gt(bytes_per_us(event), bytes_per_us_wanted * 0.97);
+    ck_assert_double_lt(bytes_per_us(event), bytes_per_us_wanted * 1.03);
+}
+
+START_TEST(the_receiver_finds_the_rate_of_a_link)
 {
     /* 100 Mbit/s and 20 ms each way: 12500 bytes a millisecond. */
     struct bulk_event event =
         rate_over_link(BULK_FORWARD, 1536 << 10, 12500, 20000, true);
-    ck_assert_uint_eq(event.epoch, 1);
-    ck_assert(!event.limited);
-    ck_assert_double_gt(bytes_per_us(&event), 12.5 * 0.97);
-    ck_assert_double_lt(bytes_per_us(&event), 12.5 * 1.03);
-    event = rate_over_link(BULK_PROBE, 256 << 10, 12500, 20000, true);
-    ck_assert_uint_eq(event.epoch, 1);
-    ck_assert(!event.limited);
-    ck_assert_double_gt(bytes_per_us(&event), 12.5 * 0.97);
-    ck_assert_double_lt(bytes_per_us(&event), 12.5 * 1.03);
+    check_rate(&event, 12.5);
+    ck_assert(!event.probe);
+    /* However late its receive is. */
+    event = rate_over_link(BULK_FORWARD, 12 << 20, 125000, 1000, false);
+    check_rate(&event, 125);
+}
+END_TEST
+
+START_TEST(a_probe_finds_rates_from_1_mbit_to_1_gbit_over_any_delay)
+{
+    static const struct {
+        int64_t bytes_per_ms, delay_us;
+    } links[] = {{125, 100},     {1250, 100},     {1250, 20000},  {12500, 20000},
+                 {125000, 1000}, {125000, 20000}, {62500, 75000}, {125, 100000}};
+    for (size_t i = 0; i < sizeof(links) / sizeof(links[0]); i++) {
+        struct bulk_event event = rate_over_link(
+            BULK_PROBE, 64 << 20, links[i].bytes_per_ms, links[i].delay_us, true);
+        if (links[i].delay_us == 75000) {
+            /* A window of 8 MiB does not fill 500 Mbit/s over 150 ms; this is what a
+             * transfer would get, too. */
+            ck_assert_double_gt(bytes_per_us(&event), 8.0 * 1048576 / 150000 * 0.8);
+            continue;
+        }
+        check_rate(&event, (double)links[i].bytes_per_ms / 1000);
+        ck_assert(event.probe);
+    }
 }
 END_TEST
 
@@ -490,18 +515,59 @@ START_TEST(what_says_little_about_the_link_is_a_lower_bound_or_nothing)
     /* Too small. */
     struct bulk_event event = rate_over_link(BULK_FORWARD, 200 << 10, 12500, 20000, true);
     ck_assert_uint_eq(event.epoch, 0);
-    /* The receiver came late. */
-    event = rate_over_link(BULK_FORWARD, 12 << 20, 125000, 1000, false);
-    ck_assert_uint_eq(event.epoch, 1);
-    ck_assert(event.limited);
     /* A copy over a long fat link is held up by its own pace. */
     event = rate_over_link(BULK_COPY, 8 << 20, 125000, 50000, true);
     ck_assert_uint_eq(event.epoch, 1);
     ck_assert(event.limited);
-    /* A small probe is answered in any case. */
-    event = rate_over_link(BULK_PROBE, 1000, 12500, 20000, true);
+    /* A probe that is over before the link is full. */
+    event = rate_over_link(BULK_PROBE, 200 << 10, 125000, 20000, true);
     ck_assert_uint_eq(event.epoch, 1);
     ck_assert(event.limited);
+    event = rate_over_link(BULK_PROBE, 1000, 12500, 20000, true);
+    ck_assert_uint_eq(event.epoch, 0);
+}
+END_TEST
+
+START_TEST(a_probe_waits_for_a_reduction_at_either_end)
+{
+    struct world *world = world_pair();
+    struct letter *away = letter_new(world, 1, 0, 2, BULK_REDUCE, 100);
+    letter_post(world, away, false);
+    flow_probe(world->flows[0], 1, 1 << 20, 0, world->now_us);
+    struct letter *reduced = letter_new(world, 1, 2, 0, BULK_REDUCE, 100);
+    letter_post(world, reduced, true);
+    world_quiesce(world);
+    ck_assert_int_eq(world->events[0][BULK_PROBED], 0);
+    letter_post(world, reduced, false);
+    letter_post(world, away, true);
+    struct letter *far = letter_new(world, 1, 2, 1, BULK_REDUCE, 100);
+    letter_post(world, far, true);
+    world_quiesce(world);
+    ck_assert_int_eq(reduced->receive_done, 1);
+    /* The sender's is over, the receiver's has begun: no credit comes back. */
+    ck_assert_int_eq(world->events[0][BULK_PROBED], 0);
+    letter_post(world, far, false);
+    world_quiesce(world);
+    ck_assert_int_eq(world->events[0][BULK_PROBED], 1);
+    ck_assert_int_eq(world->last[0][BULK_PROBED].bytes, 1 << 20);
+    world_free(world);
+}
+END_TEST
+
+START_TEST(a_halted_epoch_still_carries_probes)
+{
+    struct world *world = world_pair();
+    flow_halt(world->flows[0]);
+    flow_halt(world->flows[1]);
+    flow_probe(world->flows[0], 1, 1 << 20, 0, world->now_us);
+    world_quiesce(world);
+    ck_assert_int_eq(world->events[0][BULK_PROBED], 1);
+    flow_probe(world->flows[0], 0, 1 << 20, 0, world->now_us);
+    flow_probe(world->flows[0], -1, 1 << 20, 0, world->now_us);
+    flow_probe(world->flows[0], NODES, 1 << 20, 0, world->now_us);
+    world_quiesce(world);
+    ck_assert_int_eq(world->events[0][BULK_PROBED], 1);
+    world_free(world);
 }
 END_TEST
 
@@ -527,7 +593,10 @@ suite_bulk_flow(void)
     tcase_add_test(one, a_halt_ends_all_and_refuses_until_the_next_epoch);
     tcase_add_test(one, an_operation_with_a_peer_that_is_not_there_is_refused);
     TCase *rate = suite_case(suite, "rate", 60);
-    tcase_add_test(rate, the_rate_of_a_link_is_measured_from_credit);
+    tcase_add_test(rate, the_receiver_finds_the_rate_of_a_link);
+    tcase_add_test(rate, a_probe_finds_rates_from_1_mbit_to_1_gbit_over_any_delay);
     tcase_add_test(rate, what_says_little_about_the_link_is_a_lower_bound_or_nothing);
+    tcase_add_test(rate, a_probe_waits_for_a_reduction_at_either_end);
+    tcase_add_test(rate, a_halted_epoch_still_carries_probes);
     return suite;
 }
