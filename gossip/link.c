@@ -44,6 +44,9 @@ struct links {
     int64_t told_ms;
 };
 
+const int64_t link_curve_bytes[LINK_CURVE_POINTS] = {64 << 10, 1 << 20, 16 << 20,
+                                                     64 << 20};
+
 const char *
 link_method_name(enum link_method method)
 {

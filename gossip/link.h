@@ -13,6 +13,9 @@
 
 #include "gossip/record.h"
 
+/* The sizes of messages that a curve's points are about. */
+extern const int64_t link_curve_bytes[LINK_CURVE_POINTS];
+
 struct links;
 
 struct links *links_new(void);

@@ -123,7 +123,7 @@ put_link(const struct node *node, const struct record *from, const struct record
         if (link->curve[k] == 0)
             continue;
         json_object_open(writer, NULL);
-        json_put_int(writer, "bytes", rate_curve_bytes[k]);
+        json_put_int(writer, "bytes", link_curve_bytes[k]);
         json_put_double(writer, "mbit_per_s",
                         (double)rate_decode(link->curve[k]) * 8 / 1e6);
         json_object_close(writer);

@@ -387,32 +387,59 @@ bulk_halt(struct bulk *bulk)
 /* ---- probes ---- */
 
 static void
-probed(struct event *event)
+tell_of_probe(struct event *event, enum bulk_event_kind kind)
 {
     struct bulk *bulk = here->bulk;
-    struct bulk_event rate = {.kind = BULK_RATE,
+    if (!bulk)
+        return;
+    struct bulk_event told = {.kind = kind,
                               .peer = -1,
                               .epoch = bulk->epoch,
                               .bytes = event->a,
-                              .us = event->b};
-    memcpy(&rate.id, event->data, sizeof(rate.id));
-    say(bulk, &rate);
+                              .us = event->b,
+                              .probe = true};
+    memcpy(&told.id, event->data, sizeof(told.id));
+    say(bulk, &told);
+}
+
+/* At the receiver, who measures. */
+static void
+measured(struct event *event)
+{
+    tell_of_probe(event, BULK_RATE);
+}
+
+/* At the sender. */
+static void
+probed(struct event *event)
+{
+    tell_of_probe(event, BULK_PROBED);
+}
+
+static void
+probe_event(const struct host *at, void (*happen)(struct event *event),
+            const struct id *about, int64_t bytes, int64_t us)
+{
+    struct event *event = world_in(us, at, happen);
+    event->a = bytes;
+    event->b = us + 1;
+    event->data = xmemdup(about, sizeof(*about));
+    event->len = sizeof(*about);
 }
 
 void
-bulk_probe(struct bulk *bulk, int peer, size_t bytes)
+bulk_probe(struct bulk *bulk, int peer, size_t bytes, int64_t bytes_per_s)
 {
+    (void)bytes_per_s;
     const struct host *to = host_of(&bulk->peers[peer]);
     if (!to || !path(bulk->host->index, to->index) || bulk->lost[peer])
         return;
     bool far = strcmp(to->zone, bulk->host->zone) != 0;
     int64_t rate = far ? RATE_FAR : RATE_NEAR;
-    if (bulk->host->lies)
+    if (to->lies)
         rate = rate * 50 + 1;
     rate += (int64_t)rng_below(&bulk->host->rng, (uint64_t)rate / 8 + 1);
-    struct event *event = world_in((int64_t)bytes / rate, bulk->host, probed);
-    event->a = (int64_t)bytes;
-    event->b = (int64_t)bytes / rate + 1;
-    event->data = xmemdup(&bulk->peers[peer], sizeof(struct id));
-    event->len = sizeof(struct id);
+    int64_t us = (int64_t)bytes / rate;
+    probe_event(to, measured, &bulk->peers[bulk->self], (int64_t)bytes, us);
+    probe_event(bulk->host, probed, &bulk->peers[peer], (int64_t)bytes, us);
 }
