@@ -257,14 +257,15 @@ board_bytes(const struct board *board, const struct setting *setting,
 }
 
 double
-board_ring_s(const struct board *board, int32_t curve, double bytes, int width)
+board_ring_s(const struct board *board, int32_t curve, double bytes, int width, int parts)
 {
     uint64_t bits;
     memcpy(&bits, &bytes, sizeof(bits));
     uint64_t hash =
         (bits ^ ((uint64_t)curve << 20) ^ (uint64_t)width) * UINT64_C(0x9e3779b97f4a7c15);
     struct ring_time *known = &board->ring_times[hash >> 51];
-    if (known->width == width && known->curve == curve && known->bytes == bytes)
+    if (known->width == width && known->curve == curve && known->bytes == bytes &&
+        known->parts == parts)
         return known->seconds;
     const struct fleet_curve *link = &board->fleet->curves[curve];
     double seconds;
@@ -277,10 +278,12 @@ board_ring_s(const struct board *board, int32_t curve, double bytes, int width)
             buckets = 1.0;
             bucket = bytes;
         }
-        seconds = buckets * 2.0 * (double)(width - 1) *
-                  fleet_send_s(link, bucket / (double)width);
+        double piece = bucket / (double)width / (double)parts;
+        double hop_s = fleet_send_s(link, piece) - link->delay_s;
+        seconds =
+            buckets * 2.0 * (double)(width - 1) * (hop_s * (double)parts + link->delay_s);
     }
-    *known = (struct ring_time){bytes, seconds, curve, width};
+    *known = (struct ring_time){bytes, seconds, curve, (int16_t)parts, width};
     return seconds;
 }
 
@@ -301,6 +304,19 @@ board_update_s(const struct board *board, const struct setting *setting,
     return setting->shard_optimizer ? seconds / (double)width : seconds;
 }
 
+/* In the replay one device of a group sends to one of the next. */
+static double
+boundary_s(const struct board *board, const struct setting *setting,
+           const struct option *from, const struct option *to, int layer)
+{
+    int32_t curve = *fleet_link(board->fleet, from->pool, 0, to->pool, 0);
+    if (curve < 0 ||
+        *fleet_link(board->fleet, from->pool, from->slot, to->pool, to->slot) < 0)
+        return FLEET_NEVER_S;
+    return setting
+        ->send_s[(int64_t)curve * board->sizes_count + board->size_of_layer[layer]];
+}
+
 struct leg_cost
 board_leg(const struct board *board, const struct setting *setting, int stages,
           const struct option *before, const struct option *option,
@@ -309,9 +325,9 @@ board_leg(const struct board *board, const struct setting *setting, int stages,
     double compute_s = board_compute_s(setting, option, first, end);
     double activation_s = 0.0;
     double gradient_s = 0.0;
-    if (after)
-        activation_s = board_send_s(board, setting, option, after, end - 1);
     if (board->published) {
+        if (after)
+            activation_s = board_send_s(board, setting, option, after, end - 1);
         if (before)
             gradient_s = board_send_s(board, setting, option, before, first);
         double transfer_s = activation_s + gradient_s;
@@ -321,8 +337,10 @@ board_leg(const struct board *board, const struct setting *setting, int stages,
             transfer_s = 2.0 * activation_s;
         return (struct leg_cost){compute_s + transfer_s, compute_s + transfer_s};
     }
+    if (after)
+        activation_s = boundary_s(board, setting, option, after, end - 1);
     if (before)
-        gradient_s = board_send_s(board, setting, option, before, first - 1);
+        gradient_s = boundary_s(board, setting, option, before, first - 1);
     double transfer_s = activation_s + gradient_s;
     double busy_s = compute_s > transfer_s ? compute_s : transfer_s;
     if (!board->request->framework.overlap)

@@ -41,6 +41,7 @@ struct ring_time {
     double bytes;
     double seconds;
     int32_t curve;
+    int16_t parts;
     int32_t width; /* 0: empty */
 };
 
@@ -102,8 +103,10 @@ board_compute_s(const struct setting *setting, const struct option *option, int 
 }
 
 /* The reduction of so many bytes over a ring of `width` replicas whose slowest neighbours
- * have this link, nothing overlapped. */
-double board_ring_s(const struct board *board, int32_t curve, double bytes, int width);
+ * have this link, nothing overlapped. In the replay the `parts` devices of a group share
+ * it. */
+double board_ring_s(const struct board *board, int32_t curve, double bytes, int width,
+                    int parts);
 
 /* The optimizer step of a stage. */
 double board_update_s(const struct board *board, const struct setting *setting,

@@ -5,8 +5,9 @@
 #include <string.h>
 
 enum {
-    RING_EXACT = 4, /* kinds of neighbours up to which every order is tried */
-    RING_NODES = 16 /* beyond which they stay in the order that they have */
+    RING_EXACT = 4,  /* kinds of neighbours up to which every order is tried */
+    RING_NODES = 16, /* beyond which they stay in the order that they have */
+    RING_SINGLES = 8 /* pipelines up to which crews are taken apart if that helps */
 };
 
 void
@@ -225,12 +226,19 @@ neighbours_s(const struct ring *ring, int left, int right)
     const struct board *board = ring->board;
     double worst_s = 0.0;
     for (int s = 0; s < draft->stages; s++) {
-        int from = board->options[draft->crews[left].option[s]].pool;
-        int to = board->options[draft->crews[right].option[s]].pool;
-        int32_t curve = *fleet_link(board->fleet, from, 0, to, 0);
+        const struct option *from = &board->options[draft->crews[left].option[s]];
+        const struct option *to = &board->options[draft->crews[right].option[s]];
+        int32_t curve = *fleet_link(board->fleet, from->pool, 0, to->pool, 0);
         if (curve < 0)
             return FLEET_NEVER_S;
-        double seconds = board_ring_s(board, curve, ring->bytes[s], draft->width);
+        int parts = 1;
+        if (!board->published) {
+            int32_t own =
+                *fleet_link(board->fleet, from->pool, from->slot, to->pool, to->slot);
+            curve = own >= 0 ? own : curve;
+            parts = from->tp < to->tp ? from->tp : to->tp;
+        }
+        double seconds = board_ring_s(board, curve, ring->bytes[s], draft->width, parts);
         if (ring->hidden_s[s] > 0.0) {
             /* All but the last bucket may be done before the last backward is. */
             double bucket = board->request->framework.bucket_bytes;
@@ -247,6 +255,9 @@ neighbours_s(const struct ring *ring, int left, int right)
 static bool
 same_pools(const struct board *board, const struct draft *draft, int left, int right)
 {
+    if (!board->published) /* degrees matter to it */
+        return memcmp(draft->crews[left].option, draft->crews[right].option,
+                      (size_t)draft->stages * sizeof(draft->crews[left].option[0])) == 0;
     for (int s = 0; s < draft->stages; s++)
         if (board->options[draft->crews[left].option[s]].pool !=
             board->options[draft->crews[right].option[s]].pool)
@@ -263,7 +274,7 @@ ring_bytes(struct ring *ring)
     const struct setting *setting = &board->settings[draft->setting];
     double share = setting->precision == PRECISION_BF16 && !board->published ? 0.5 : 1.0;
     for (int s = 0; s < draft->stages; s++) {
-        int least = board->published ? 4 : 8;
+        int least = board->published ? 4 : 1;
         double backward_s = FLEET_NEVER_S;
         for (int c = 0; c < draft->crews_count; c++) {
             const struct option *option = &board->options[draft->crews[c].option[s]];
@@ -391,6 +402,70 @@ ring_apply(const struct ring *ring, struct draft *draft)
         memcpy(draft->crews, crews, (size_t)at * sizeof(*crews));
 }
 
+/* A few pipelines, in any order: crews whose own neighbours are slower than others' need not
+ * stand together. */
+struct singles {
+    const struct ring *ring;
+    int width;
+    int left[RING_NODES]; /* pipelines of a node that have no place yet */
+    int chain[RING_SINGLES];
+    int order[RING_SINGLES];
+    double worst_s;
+};
+
+static void
+singles_extend(struct singles *singles, int length, double worst_s)
+{
+    const struct ring *ring = singles->ring;
+    const int *chain = singles->chain;
+    if (length == singles->width) {
+        if (!ring->board->published && ring->cost[chain[length - 1]][chain[0]] > worst_s)
+            worst_s = ring->cost[chain[length - 1]][chain[0]];
+        if (worst_s < singles->worst_s) {
+            singles->worst_s = worst_s;
+            memcpy(singles->order, chain, sizeof(singles->order));
+        }
+        return;
+    }
+    for (int b = 0; b < ring->nodes; b++) {
+        if (singles->left[b] == 0)
+            continue;
+        double cost = length == 0 ? 0.0 : ring->cost[chain[length - 1]][b];
+        double worst = cost > worst_s ? cost : worst_s;
+        if (worst >= singles->worst_s)
+            continue;
+        singles->left[b]--;
+        singles->chain[length] = b;
+        singles_extend(singles, length + 1, worst);
+        singles->left[b]++;
+    }
+}
+
+/* Take the crews apart if that makes the slowest neighbours faster. */
+static double
+order_singles(const struct ring *ring, struct draft *draft)
+{
+    struct singles singles = {.ring = ring, .width = draft->width};
+    singles.worst_s = ring->worst_s;
+    for (int c = 0; c < draft->crews_count; c++)
+        singles.left[ring->node_of_crew[c]] += draft->crews[c].count;
+    singles_extend(&singles, 0, 0.0);
+    if (!(singles.worst_s < ring->worst_s))
+        return ring->worst_s;
+    struct crew crews[RING_SINGLES];
+    for (int i = 0; i < draft->width; i++) {
+        int c = 0;
+        while (ring->node_of_crew[c] != singles.order[i] || draft->crews[c].count == 0)
+            c++;
+        crews[i] = draft->crews[c];
+        crews[i].count = 1;
+        draft->crews[c].count--;
+    }
+    draft->crews_count = draft->width;
+    memcpy(draft->crews, crews, (size_t)draft->width * sizeof(*crews));
+    return singles.worst_s;
+}
+
 /* Put the crews into the best order found; what the slowest reduction takes. */
 static double
 order_rings(const struct board *board, struct draft *draft)
@@ -415,7 +490,11 @@ order_rings(const struct board *board, struct draft *draft)
     int chain[RING_NODES];
     ring_extend(&ring, chain, 0, 0, inside_s);
     ring_apply(&ring, draft);
-    return ring.worst_s;
+    if (draft->width > RING_SINGLES || !(inside_s >= ring.worst_s))
+        return ring.worst_s;
+    ring.nodes = 0;
+    ring_nodes(&ring);
+    return order_singles(&ring, draft);
 }
 
 /* ---- money ---- */

@@ -1,5 +1,6 @@
 #include "planner/fleet_search.h"
 #include "planner/climb.h"
+#include "planner/exhaust.h"
 #include "planner/seat.h"
 #ifndef EFFORT
 #define EFFORT 1
@@ -189,6 +190,24 @@ climb_rounds(struct searcher *searcher)
         sort_drafts(searcher);
         drop_twins(searcher);
     }
+}
+
+/* Of a small fleet all plans are looked at. */
+static void
+search_all(struct searcher *searcher)
+{
+    if (searcher->count == SHAPES_MAX)
+        free(searcher->drafts[--searcher->count]);
+    struct draft *draft = xcalloc(1, sizeof(*draft));
+    bool found = searcher->count > 0;
+    if (found)
+        draft_copy(searcher->drafts[0], draft);
+    if (exhaust(searcher->board, draft, found, &searcher->weighed))
+        searcher->drafts[searcher->count++] = draft;
+    else
+        free(draft);
+    sort_drafts(searcher);
+    drop_twins(searcher);
 }
 
 /* ---- the answer ---- */
@@ -386,6 +405,8 @@ fleet_search(const struct fleet_request *request, const struct fleet *fleet,
     memset(out, 0, sizeof(*out));
     seat_shapes(&searcher);
     climb_rounds(&searcher);
+    if (exhaust_feasible(searcher.board))
+        search_all(&searcher);
     int rc = 0;
     if (choose(&searcher, out))
         list_rejections(&searcher, out);

@@ -495,7 +495,7 @@ guess_reduce(const struct shaper *shaper, int width, double rate)
             board->weight_bytes[board->layers] * choice->rate / rate / (double)tp;
         if (curve < 0)
             continue;
-        double seconds = board_ring_s(board, curve, bytes, width);
+        double seconds = board_ring_s(board, curve, bytes, width, 1);
         worst_s = seconds > worst_s ? seconds : worst_s;
     }
     return worst_s;
