@@ -38,7 +38,7 @@ static const cyaml_schema_field_t device_fields[] = {
     NUMBER("usd_per_hour", struct device_file, usd_per_hour),
     NUMBER("correction", struct device_file, correction),
     CYAML_FIELD_INT_PTR("per_machine", OPTIONAL, struct device_file, per_machine),
-    LIST("profiles", CYAML_FLAG_POINTER, struct device_file, profiles, &path, 1, 64),
+    LIST("profiles", OPTIONAL, struct device_file, profiles, &path, 1, 64),
     LIST("inside", OPTIONAL, struct device_file, inside, &inside, 1, DEGREES_MAX),
     CYAML_FIELD_END};
 static const cyaml_schema_value_t device = {
@@ -79,6 +79,7 @@ static const cyaml_schema_field_t link_fields[] = {
     NUMBER("mbit_per_s", struct link_file, mbit_per_s),
     NUMBER("round_trip_ms", struct link_file, round_trip_ms),
     CYAML_FIELD_BOOL_PTR("both_ways", OPTIONAL, struct link_file, both_ways),
+    CYAML_FIELD_BOOL_PTR("shared", OPTIONAL, struct link_file, shared),
     CYAML_FIELD_END};
 static const cyaml_schema_value_t link = {
     CYAML_VALUE_MAPPING(CYAML_FLAG_DEFAULT, struct link_file, link_fields)};

@@ -47,7 +47,7 @@ struct link_file {
     int64_t *from_tp, *to_tp;
     uint32_t from_tp_count, to_tp_count;
     double *mbit_per_s, *round_trip_ms;
-    bool *both_ways;
+    bool *both_ways, *shared;
 };
 
 struct egress_file {

@@ -24,6 +24,7 @@ int cmd_node(int argc, char **argv);
 int cmd_train(int argc, char **argv);
 int cmd_stop(int argc, char **argv);
 int cmd_leave(int argc, char **argv);
+int cmd_profile(int argc, char **argv);
 int cmd_plan(int argc, char **argv);
 int cmd_status(int argc, char **argv);
 int cmd_generate(int argc, char **argv);

@@ -7,6 +7,7 @@
  */
 #include "node/engine/train.h"
 #include "node/node.h"
+#include "node/plan_live.h"
 #include "node/status.h"
 #include "transport/base/alloc.h"
 #include "transport/base/clock.h"
@@ -175,6 +176,47 @@ do_status(struct node *node, struct client *client, const struct json *request)
     buf_release(&line);
 }
 
+/* The swarm as files for flotilla plan: {"done": true, "cluster": text, "profiles": [{file,
+ * text}]}. */
+static void
+do_cluster(struct node *node, struct client *client, const struct json *request)
+{
+    const char *prefix = json_text(json_get(request, "prefix"), "");
+    struct buf line = {0};
+    struct json_writer writer;
+    struct plan_live live;
+    struct err err;
+    if (config_name_check("the prefix", prefix, &err)) {
+        finish(node, client, err.msg, true);
+        return;
+    }
+    if (node->view->cluster.nodes_count == 0) {
+        finish(node, client, "the swarm has no epoch yet; ask again in a moment", false);
+        return;
+    }
+    plan_live_make(node->view, prefix, &live);
+    buf_add(&live.cluster, "", 1);
+    json_begin(&writer, &line);
+    json_object_open(&writer, NULL);
+    json_put_bool(&writer, "done", true);
+    json_put_text(&writer, "cluster", (const char *)live.cluster.data);
+    json_array_open(&writer, "profiles");
+    for (int i = 0; i < live.profiles_count; i++) {
+        buf_add(&live.profiles[i], "", 1);
+        json_object_open(&writer, NULL);
+        json_put_text(&writer, "file", live.files[i]);
+        json_put_text(&writer, "text", (const char *)live.profiles[i].data);
+        json_object_close(&writer);
+    }
+    json_array_close(&writer);
+    json_object_close(&writer);
+    buf_add(&line, "\n", 1);
+    client->closing = true;
+    say(node, client, (char *)line.data, line.len);
+    buf_release(&line);
+    plan_live_release(&live);
+}
+
 /* The job that a request carries, bound to its data and its run. */
 static int
 read_job(const struct json *request, struct job *job, struct err *err)
@@ -322,8 +364,9 @@ static const struct {
     bool in_swarm; /* needs a swarm */
     void (*run)(struct node *, struct client *, const struct json *);
 } requests[] = {
-    {"status", false, do_status}, {"train", true, do_train},  {"follow", true, do_follow},
-    {"stop", true, do_stop},      {"leave", false, do_leave},
+    {"status", false, do_status},  {"train", true, do_train},
+    {"follow", true, do_follow},   {"stop", true, do_stop},
+    {"cluster", true, do_cluster}, {"leave", false, do_leave},
 };
 
 static void

@@ -15,6 +15,7 @@ static const struct command commands[] = {
     {"train", cmd_train, "submit a job to the swarm and follow it"},
     {"status", cmd_status, "show the swarm, its links, the plan and the progress"},
     {"plan", cmd_plan, "say what a cluster would do with a job, and why"},
+    {"profile", cmd_profile, "measure this machine on a job's layers, for plan"},
     {"stop", cmd_stop, "end the job after a checkpoint"},
     {"leave", cmd_leave, "let this machine's node hand over and go"},
     {"generate", cmd_generate, "write text with what was trained"},

@@ -204,9 +204,8 @@ take_profiles(const char *file, const struct device_file *device, const char *mo
     }
     if (!kind->times)
         note(out,
-             "device \"%s\" has no profile of the model \"%s\" (it has one of \"%s\") "
-             "and is left out\n",
-             device->name, model, other);
+             "device \"%s\" has no profile of the model \"%s\"%s%s and is left out\n",
+             device->name, model, other[0] ? " but one of " : "", other);
     return 0;
 }
 

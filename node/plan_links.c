@@ -192,8 +192,14 @@ take_link(const struct cluster_file *file, uint32_t index, struct fleet *fleet,
                      err) ||
         take_degrees(where, "to_tp", link->to_tp, link->to_tp_count, &out->to, err))
         return -1;
-    return take_curve(file, where, link->curve, link->mbit_per_s, link->round_trip_ms,
-                      &fleet->curves[index], err);
+    if (take_curve(file, where, link->curve, link->mbit_per_s, link->round_trip_ms,
+                   &fleet->curves[index], err))
+        return -1;
+    /* A plain rate between zones is a line between two sites; a curve was measured between
+     * machines. */
+    fleet->curves[index].shared =
+        link->shared ? *link->shared : link->mbit_per_s && out->from.zone != out->to.zone;
+    return 0;
 }
 
 int

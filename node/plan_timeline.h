@@ -31,7 +31,8 @@ int plan_timeline_make(const struct fleet_plan *plan, const struct fleet_request
                        struct plan_timeline *out, struct err *err);
 void plan_timeline_release(struct plan_timeline *timeline);
 
-/* One stage in `count` letters (a divisor of TIMELINE_COLUMNS) and a final NUL. */
+/* One stage in `count` letters (a divisor of TIMELINE_COLUMNS) and a final NUL: what goes
+ * on in the middle of each part. */
 void plan_timeline_text(const struct plan_timeline *timeline, int stage, int count,
                         char *text);
 

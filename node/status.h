@@ -57,6 +57,8 @@
  *   command     also has, and the answer
  *   ----------  -----------------------------------------------------------------------
  *   status      {"done": true, "status": the document below}
+ *   cluster     prefix (of the profiles' file names): {"done": true, "cluster": the text of
+ *               a cluster.yaml, "profiles": [{file, text}]} for flotilla plan
  *   train       job (the YAML), name (what to call it in messages), data (its hash in
  *               hexadecimal), data_bytes, run (id of a run to resume, or ""), follow
  *               (bool: events until the command hangs up)

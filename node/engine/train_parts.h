@@ -7,7 +7,6 @@
  *     train_data.c      the data set: verified, fetched, given
  *     train_step.c      one step; the update
  *     train_wait.c      waits, stalls, deadlines from measured arrivals
- *     train_profile.c   times of this machine
  *     pipeline.c        forward and backward by the schedule
  *     sync.c            reduction, tied gradient, commit point
  *     snapshot.c        copies in memory, who holds what
@@ -20,6 +19,7 @@
 
 #include "node/engine/checkpoint.h"
 #include "node/engine/data.h"
+#include "node/engine/profile.h"
 #include "node/engine/stage.h"
 #include "node/engine/train.h"
 #include "planner/schedule.h"
@@ -365,10 +365,5 @@ void flow_pump(struct train *train);
 bool flow_idle(const struct train *train); /* nothing of ours is on its way */
 void *flow_writer(void *train);            /* the writer's thread */
 void flow_written(struct train *train);
-
-/* ---- train_profile.c ---- */
-
-struct profile *profile_measure(const struct model_shape *shape, int sequences,
-                                int64_t memory_bytes, int threads, struct err *err);
 
 #endif

@@ -1,4 +1,5 @@
-#include "node/engine/train_parts.h"
+#include "node/engine/profile.h"
+#include "node/engine/stage.h"
 #include "transport/base/alloc.h"
 #include "transport/base/clock.h"
 #include "transport/base/rng.h"

@@ -1,0 +1,192 @@
+#include "node/plan_live.h"
+#include "node/plan_measured.h"
+#include "transport/base/alloc.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Members that are one type. */
+struct kind {
+    int slowest; /* the member whose times stand for all */
+    int64_t memory_bytes;
+    char name[NAME_BYTES_MAX + 1];
+};
+
+/* Nanoseconds of a block at the smallest micro-batch that was measured, as corrected; 0:
+ * nothing was. */
+static int64_t
+pace(const struct cluster_node *node)
+{
+    int64_t forward_ns, backward_ns, update_ns;
+    if (node->profile.count == 0 ||
+        cluster_layer_ns(node, LAYER_BLOCK, node->profile.entries[0].micro_batch,
+                         &forward_ns, &backward_ns, &update_ns))
+        return 0;
+    return forward_ns + backward_ns;
+}
+
+static bool
+near(int64_t left, int64_t right, double tolerance)
+{
+    double low = (double)(left < right ? left : right),
+           high = (double)(left < right ? right : left);
+    return high <= low * tolerance;
+}
+
+static bool
+alike(const struct view *view, int left, int right, double tolerance)
+{
+    const struct cluster_node *a = &view->cluster.nodes[left],
+                              *b = &view->cluster.nodes[right];
+    bool named = strcmp(view->reports[left].record.device,
+                        view->reports[right].record.device) == 0;
+    /* Whom nobody measured is of a type of their own, however wide the net. */
+    if ((pace(a) == 0) != (pace(b) == 0))
+        return false;
+    return (named || tolerance > 8) &&
+           near(a->memory_bytes, b->memory_bytes, tolerance) &&
+           near(pace(a), pace(b), tolerance);
+}
+
+/* Sorts members into kinds; false when there are too many at this tolerance. */
+static bool
+sort_members(const struct view *view, double tolerance, struct kind *kinds, int *count,
+             int *kind_of)
+{
+    *count = 0;
+    for (int i = 0; i < view->cluster.nodes_count; i++) {
+        const struct cluster_node *node = &view->cluster.nodes[i];
+        int k = 0;
+        while (k < *count && !alike(view, kinds[k].slowest, i, tolerance))
+            k++;
+        if (k == PLAN_LIVE_KINDS_MAX)
+            return false;
+        kind_of[i] = k;
+        if (k == *count) {
+            kinds[(*count)++] =
+                (struct kind){.slowest = i, .memory_bytes = node->memory_bytes};
+            continue;
+        }
+        if (pace(node) > pace(&view->cluster.nodes[kinds[k].slowest]))
+            kinds[k].slowest = i;
+        if (node->memory_bytes < kinds[k].memory_bytes)
+            kinds[k].memory_bytes = node->memory_bytes;
+    }
+    return true;
+}
+
+/* A member's device as a name: what a name may not hold is a dash. */
+static void
+name_kind(const struct view *view, struct kind *kind, int number)
+{
+    static const char allowed[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+    const char *device = view->reports[kind->slowest].record.device;
+    size_t len = 0;
+    for (; device[len] && len < NAME_BYTES_MAX - 8; len++) {
+        char c = strchr(allowed, device[len]) ? device[len] : '-';
+        kind->name[len] = len == 0 && c == '.' ? '-' : c;
+    }
+    snprintf(kind->name + len, sizeof(kind->name) - len, "%s%d",
+             len > 0 ? "-" : "device-", number + 1);
+}
+
+static void
+write_kinds(const struct view *view, struct kind *kinds, int count, const char *prefix,
+            struct plan_live *out)
+{
+    buf_printf(&out->cluster, "devices:\n");
+    for (int k = 0; k < count; k++) {
+        const struct cluster_node *node = &view->cluster.nodes[kinds[k].slowest];
+        name_kind(view, &kinds[k], k);
+        buf_printf(&out->cluster, "  - {name: %s, memory: \"%lld\"", kinds[k].name,
+                   (long long)kinds[k].memory_bytes);
+        if (node->profile.count > 0) {
+            double correction = node->profile.correction_ppm > 0
+                                    ? (double)node->profile.correction_ppm / 1e6
+                                    : 1;
+            correction = correction < 0.01 ? 0.01 : correction > 100 ? 100 : correction;
+            struct profile_file profile;
+            int n = out->profiles_count++;
+            snprintf(out->files[n], sizeof(out->files[n]), "%s.%s.json", prefix,
+                     kinds[k].name);
+            plan_measured_profile(&view->job.shape, &node->profile, kinds[k].name,
+                                  &profile);
+            profile_file_write(&profile, &out->profiles[n]);
+            buf_add(&out->profiles[n], "\n", 1);
+            profile_file_release(&profile);
+            buf_printf(&out->cluster, ", correction: %.9g, profiles: [%s]", correction,
+                       out->files[n]);
+        }
+        buf_printf(&out->cluster, "}\n");
+    }
+}
+
+/* A member's name, with its number where others have the same. */
+static void
+write_nodes(const struct view *view, const struct kind *kinds, const int *kind_of,
+            struct buf *out)
+{
+    buf_printf(out, "nodes:\n");
+    for (int i = 0; i < view->cluster.nodes_count; i++) {
+        const char *name = view->reports[i].record.name;
+        int same = 0;
+        for (int k = 0; k < i; k++)
+            same += strcmp(view->reports[k].record.name, name) == 0;
+        buf_printf(out, "  - {name: %.*s", NAME_BYTES_MAX - 6, name);
+        if (same > 0)
+            buf_printf(out, "-%d", same + 1);
+        buf_printf(out, ", device: %s, zone: %s, count: 1}\n", kinds[kind_of[i]].name,
+                   view->cluster.zones[view->cluster.nodes[i].zone]);
+    }
+}
+
+static void
+write_links(const struct cluster *cluster, struct buf *out)
+{
+    buf_printf(out, "links:\n");
+    for (int a = 0; a < cluster->zones_count; a++)
+        for (int b = 0; b < cluster->zones_count; b++) {
+            const struct cluster_link *link = cluster_link(cluster, a, b);
+            double mbit = (double)link->bytes_per_s * 8 / 1e6;
+            if (link->bytes_per_s > 0)
+                buf_printf(out,
+                           "  - {from: %s, to: %s, mbit_per_s: %.9g, round_trip_ms: "
+                           "%.9g, shared: %s}\n",
+                           cluster->zones[a], cluster->zones[b], mbit < 1e9 ? mbit : 1e9,
+                           (double)link->round_trip_us / 1e3, a == b ? "false" : "true");
+        }
+}
+
+void
+plan_live_make(const struct view *view, const char *prefix, struct plan_live *out)
+{
+    const struct cluster *cluster = &view->cluster;
+    struct kind kinds[PLAN_LIVE_KINDS_MAX];
+    int count = 0;
+    int *kind_of = xcalloc((size_t)cluster->nodes_count, sizeof(*kind_of));
+    double tolerance = 1.1;
+    memset(out, 0, sizeof(*out));
+    memset(kinds, 0, sizeof(kinds));
+    while (!sort_members(view, tolerance, kinds, &count, kind_of))
+        tolerance *= 2;
+    buf_printf(&out->cluster, "# %s, as its members reported it\ncost_model: replay\n",
+               cluster->nodes_count == 1 ? "a swarm of one node" : "a running swarm");
+    buf_printf(&out->cluster, "zones:\n");
+    for (int z = 0; z < cluster->zones_count; z++)
+        buf_printf(&out->cluster, "  - {name: %s}\n", cluster->zones[z]);
+    write_kinds(view, kinds, count, prefix, out);
+    write_nodes(view, kinds, kind_of, &out->cluster);
+    write_links(cluster, &out->cluster);
+    free(kind_of);
+}
+
+void
+plan_live_release(struct plan_live *live)
+{
+    buf_release(&live->cluster);
+    for (int i = 0; i < live->profiles_count; i++)
+        buf_release(&live->profiles[i]);
+    live->profiles_count = 0;
+}
