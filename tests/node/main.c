@@ -27,6 +27,8 @@ Suite *suite_chaos(void);
 Suite *suite_plan_profile(void);
 Suite *suite_plan_cluster(void);
 Suite *suite_plan_job(void);
+Suite *suite_plan_document(void);
+Suite *suite_plan_live(void);
 Suite *suite_zones(void);
 
 int
@@ -59,6 +61,8 @@ main(void)
         suite_plan_profile,
         suite_plan_cluster,
         suite_plan_job,
+        suite_plan_document,
+        suite_plan_live,
         suite_reach,
         suite_zones,
         NULL,
