@@ -26,7 +26,8 @@
     X(CAUSE_JOB, "job")       /* a job began or ended */                                 \
     X(CAUSE_LINK, "link") /* a connection between members broke, or a rate changed */    \
     X(CAUSE_SLOW, "slow") /* a better plan by measured speed */                          \
-    X(CAUSE_RECOVERY, "recovery") /* by hand, for a lost majority: a new generation */
+    X(CAUSE_RECOVERY, "recovery") /* by hand, for a lost majority: a new generation */   \
+    X(CAUSE_POLICY, "policy")     /* members changed who may be here */
 
 enum decree_cause {
 #define CAUSE_ENUM(name, text) name,

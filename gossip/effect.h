@@ -18,7 +18,9 @@ enum effect_kind {
                         before the next effect */
     EFFECT_MEMBER,   /* gossip: `peer` changed from state `before` to `after` (enum
                         member_state), or its record did */
-    EFFECT_CONFLICT, /* gossip: somebody else speaks with our key: `text` says where */
+    EFFECT_CONFLICT, /* gossip: somebody else speaks with our key: `text` says where;
+                        `term` is its boot and `bytes` the address that it gives, as a
+                        text, where a record says so */
     EFFECT_LEADER,   /* agree: the leader of term `term` is `peer` (empty: none known) */
     EFFECT_COLLECT,  /* agree: we lead term `term` and nothing is pending: propose when
                         there is reason */

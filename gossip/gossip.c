@@ -153,14 +153,49 @@ replied(struct gossip *gossip, const struct frame *frame, const struct message *
         probe_refused(gossip, probe, &frame->from, effects);
 }
 
-/* Everything in the message holds up, or nothing of it is used. */
+void
+gossip_admissions(struct gossip *gossip, const struct id *admit_id,
+                  const struct id *before_id)
+{
+    if (!id_equal(&gossip->options.admit_id, admit_id))
+        gossip->replaced = true;
+    gossip->options.admit_id = *admit_id;
+    gossip->before_id = *before_id;
+}
+
+static int
+hold_up(struct gossip *gossip, struct statement *statement, struct err *err)
+{
+    struct err first, second;
+    const struct id *swarm = &gossip->options.swarm;
+    if (table_judge(&gossip->table, &gossip->id, statement, swarm,
+                    &gossip->options.admit_id, &first) == 0)
+        return 0;
+    if (first.code == ERR_AUTH && !id_empty(&gossip->before_id) &&
+        table_judge(&gossip->table, &gossip->id, statement, swarm, &gossip->before_id,
+                    &second) == 0)
+        return 0;
+    *err = first;
+    return -1;
+}
+
+/* Everything in the message holds up, or nothing of it is used. But where the secret was
+ * replaced, what rests on an old one is nobody's fault: it is left out. */
 static int
 judge(struct gossip *gossip, struct message *message, struct err *err)
 {
-    for (size_t i = 0; i < message->count; i++)
-        if (table_judge(&gossip->table, &gossip->id, &message->statements[i],
-                        &gossip->options.swarm, &gossip->options.admit_id, err))
+    size_t kept = 0;
+    for (size_t i = 0; i < message->count; i++) {
+        struct statement *statement = &message->statements[i];
+        struct err why;
+        if (hold_up(gossip, statement, &why) == 0) {
+            message->statements[kept++] = *statement;
+        } else if (!gossip->replaced || why.code != ERR_AUTH) {
+            *err = why;
             return -1;
+        }
+    }
+    message->count = kept;
     return 0;
 }
 
@@ -372,9 +407,7 @@ gossip_merge(struct gossip *gossip, int64_t now_ms, const void *record, size_t l
 {
     struct statement statement = {.bytes = record, .len = len};
     struct record peeked;
-    if (table_judge(&gossip->table, &gossip->id, &statement, &gossip->options.swarm,
-                    &gossip->options.admit_id, err) ||
-        record_peek(record, len, &peeked, err))
+    if (hold_up(gossip, &statement, err) || record_peek(record, len, &peeked, err))
         return -1;
     advance(gossip, now_ms);
     core_absorb(gossip, &peeked.id, &statement, effects);

@@ -1,4 +1,5 @@
 #include "gossip/core.h"
+#include "transport/base/alloc.h"
 #include "transport/base/must.h"
 
 #include <stdio.h>
@@ -155,8 +156,13 @@ name_twin(struct gossip *gossip, const struct id *from, const struct record *rec
     snprintf(what, sizeof(what),
              "a record that we did not make, of boot %llu at address %.64s",
              (unsigned long long)(record->incarnation >> 32), record->address);
-    if (!report(gossip, from, what, effects) ||
-        gossip->self->member.record->twin >= record->incarnation)
+    if (!report(gossip, from, what, effects))
+        return;
+    struct effect *effect = &effects->list[effects->count - 1];
+    effect->term = record->incarnation >> 32;
+    effect->len = strlen(record->address) + 1;
+    effect->bytes = xmemdup(record->address, effect->len);
+    if (gossip->self->member.record->twin >= record->incarnation)
         return;
     struct record mine;
     record_copy(&mine, gossip->self->member.record);

@@ -28,7 +28,8 @@ static const struct argp_option options[] = {
     {"listen", 'l', "HOST:PORT", 0,
      "Join socket (default 0.0.0.0:7700); control is PORT+1, bulk data PORT+2", 0},
     {"advertise", OPTION_ADVERTISE, "HOST:PORT", 0, "Address that other nodes dial", 0},
-    {"join", 'j', "HOST:PORT", 0, "Join the swarm of the node at this address", 0},
+    {"join", 'j', "HOST:PORT", 0,
+     "Join the swarm of the node at this address, or by an invite (swarm1:...)", 0},
     {"secret-file", OPTION_SECRET, "FILE", 0,
      "The swarm's secret (default: FLOTILLA_SECRET, then DIR/swarm.secret)", 0},
     {"threads", 't', "N", 0, "Compute threads (default: one per core)", 0},
@@ -48,12 +49,13 @@ static const char doc[] =
     "address and the swarm's secret, or comes back as the member that it was.\v"
     "Examples:\n"
     "  flotilla node --zone a\n"
-    "  flotilla node --zone b --join 203.0.113.7:7700 --secret-file swarm.secret\n\n"
+    "  flotilla node --zone b --join 203.0.113.7:7700 --secret-file swarm.secret\n"
+    "  flotilla node --zone c --join swarm1:pzlj2...   (from \"flotilla invite\")\n\n"
     "Ports to open: PORT, PORT+1 and PORT+2. SIGTERM leaves the swarm, a second one\n"
     "stops at once.";
 
 static int
-take_option(int key, const char *arg, struct node_config *config, struct err *err)
+take_option(int key, char *arg, struct node_config *config, struct err *err)
 {
     char *end;
     switch (key) {
@@ -70,7 +72,12 @@ take_option(int key, const char *arg, struct node_config *config, struct err *er
     case OPTION_ADVERTISE:
         return address_parse(arg, &config->advertise, err);
     case 'j':
-        return address_parse(arg, &config->join, err);
+        if (config_join_take(arg, config, err))
+            return -1;
+        /* An invite is a secret: it is not left where "ps" shows it. */
+        if (config->invited)
+            key_wipe(arg + strlen(INVITE_PREFIX), strlen(arg + strlen(INVITE_PREFIX)));
+        return 0;
     case OPTION_SECRET:
         if (strlen(arg) >= sizeof(config->secret_file))
             return err_set(err, ERR_USAGE, "--secret-file is a path that is too long");
@@ -203,7 +210,9 @@ cmd_node(int argc, char **argv)
     if (!config.engine_off)
         log_info("engine", "matrix products provider=%s threads=%d", matmul_setup(),
                  config.threads);
+    key_guard(true);
     int result = node_run(&config, &err);
+    key_guard(false);
     config_release(&config);
     return result ? command_fail(&err) : EXIT_DONE;
 }

@@ -27,6 +27,11 @@ int cmd_leave(int argc, char **argv);
 int cmd_profile(int argc, char **argv);
 int cmd_plan(int argc, char **argv);
 int cmd_status(int argc, char **argv);
+int cmd_invite(int argc, char **argv);
+int cmd_evict(int argc, char **argv);
+int cmd_allow(int argc, char **argv);
+int cmd_secret(int argc, char **argv);
+int cmd_recover(int argc, char **argv);
 int cmd_generate(int argc, char **argv);
 
 /* Print "flotilla NAME: sentence" on standard error and return the exit code that fits

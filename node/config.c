@@ -79,6 +79,18 @@ config_data_take(const char *given, char path[PATH_BYTES_MAX], struct err *err)
     return 0;
 }
 
+int
+config_join_take(const char *given, struct node_config *config, struct err *err)
+{
+    config->invited = strncmp(given, INVITE_PREFIX, strlen(INVITE_PREFIX)) == 0;
+    if (!config->invited)
+        return address_parse(given, &config->join, err);
+    if (invite_parse(given, &config->invite, err))
+        return -1;
+    config->join = config->invite.seeds[0];
+    return 0;
+}
+
 void
 config_init(struct node_config *config)
 {
@@ -208,7 +220,7 @@ take_file(const char *path, const struct config_file *file, struct node_config *
         return -1;
     if ((file->listen && address_parse(file->listen, &config->listen, err)) ||
         (file->advertise && address_parse(file->advertise, &config->advertise, err)) ||
-        (file->join && address_parse(file->join, &config->join, err)) ||
+        (file->join && config_join_take(file->join, config, err)) ||
         (file->memory &&
          config_memory_take("memory", file->memory, &config->memory_bytes, err)))
         return -1;

@@ -9,6 +9,7 @@
 #ifndef NODE_CONFIG_H
 #define NODE_CONFIG_H
 
+#include "node/invite.h"
 #include "transport/address.h"
 #include "transport/base/log.h"
 
@@ -25,6 +26,9 @@ struct node_config {
     struct address advertise;
     /* Host empty: found a swarm, or come back as the member that we were. */
     struct address join;
+    /* By an invite, whose first seed `join` is. */
+    bool invited;
+    struct invite invite;
     char secret_file[PATH_BYTES_MAX]; /* empty: FLOTILLA_SECRET, else DIR/swarm.secret */
     int threads;                      /* 0: one per core */
     /* What a plan may fill; 0: 80 % of what is available at the start. */
@@ -46,6 +50,9 @@ int config_read(const char *path, struct node_config *config, struct err *err);
 /* Names and zones: 1 to NAME_BYTES_MAX of letters, digits, '.', '_', '-'. ERR_USAGE says
  * which `what` is wrong. */
 int config_name_check(const char *what, const char *name, struct err *err);
+
+/* The value of --join: an address, or an invite. ERR_USAGE. */
+int config_join_take(const char *given, struct node_config *config, struct err *err);
 
 /* The value of --data; ERR_USAGE when it is empty or leaves no room for what lies in
  * it. */

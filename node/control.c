@@ -40,6 +40,7 @@ struct client {
     bool follow_after; /* will, once its submission is accepted */
     bool submitted;    /* waits for the leader's answer */
     bool closing;      /* close when `out` is sent */
+    uint64_t ticket;   /* names this talk; 0: none */
     int64_t since_ms;
 };
 
@@ -57,6 +58,7 @@ struct pending {
 
 struct control {
     int fd;
+    uint64_t tickets;
     char path[PATH_BYTES_MAX];
     struct pending pending;
     struct client clients[CLIENTS_MAX];
@@ -109,7 +111,8 @@ say(struct node *node, struct client *client, const char *text, size_t len)
 
 /* The last line of a talk: {"done": true, ...}, or an error. */
 static void
-finish(struct node *node, struct client *client, const char *error, bool usage)
+finish_with(struct node *node, struct client *client, const char *error, bool usage,
+            const char *key, const char *text)
 {
     struct buf line = {0};
     struct json_writer writer;
@@ -120,13 +123,33 @@ finish(struct node *node, struct client *client, const char *error, bool usage)
         json_put_bool(&writer, "usage", usage);
     } else {
         json_put_bool(&writer, "done", true);
+        if (key && text)
+            json_put_text(&writer, key, text);
     }
     json_object_close(&writer);
     buf_add(&line, "\n", 1);
     client->closing = true;
     client->follows = false;
     say(node, client, (char *)line.data, line.len);
+    key_wipe(line.data, line.len); /* it may hold an invite */
     buf_release(&line);
+}
+
+static void
+finish(struct node *node, struct client *client, const char *error, bool usage)
+{
+    finish_with(node, client, error, usage, NULL, NULL);
+}
+
+void
+control_answer(struct node *node, uint64_t ticket, const char *error, const char *key,
+               const char *text)
+{
+    for (int i = 0; i < CLIENTS_MAX; i++) {
+        struct client *client = &node->control->clients[i];
+        if (client->fd >= 0 && client->ticket == ticket && !client->closing)
+            finish_with(node, client, error, false, key, text);
+    }
 }
 
 /* A line of this talk alone. */
@@ -359,6 +382,13 @@ do_leave(struct node *node, struct client *client, const struct json *request)
     client->follows = true; /* until the node is gone */
 }
 
+static void
+do_policy(struct node *node, struct client *client, const struct json *request)
+{
+    asks_command(node, json_text(json_get(request, "command"), ""), request,
+                 client->ticket);
+}
+
 static const struct {
     const char *name;
     bool in_swarm; /* needs a swarm */
@@ -367,6 +397,10 @@ static const struct {
     {"status", false, do_status},  {"train", true, do_train},
     {"follow", true, do_follow},   {"stop", true, do_stop},
     {"cluster", true, do_cluster}, {"leave", false, do_leave},
+    {"invite", true, do_policy},   {"revoke", true, do_policy},
+    {"evict", true, do_policy},    {"rotate", true, do_policy},
+    {"allow", true, do_policy},    {"disallow", true, do_policy},
+    {"mode", true, do_policy},     {"recover", true, do_policy},
 };
 
 static void
@@ -435,7 +469,8 @@ on_connect(void *arg, int fd)
         struct client *client = &node->control->clients[i];
         if (client->fd >= 0)
             continue;
-        *client = (struct client){.fd = talk, .since_ms = clock_ms()};
+        *client = (struct client){
+            .fd = talk, .ticket = ++node->control->tickets, .since_ms = clock_ms()};
         loop_fd(node->loop, talk, on_client, node);
         return;
     }

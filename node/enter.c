@@ -18,11 +18,10 @@
 #include <string.h>
 
 enum {
-    JOIN_VERSION = 1,
     CATCH_UP_MS = 10000,
     DENIED_MS = 3000,
     JOIN_SAY_MS = 30000,
-    LET_IN_MS_MAX = 30000,
+    NEXT_SEED_MS = 3000 /* an invite names several */
 };
 
 /* ---- our own record ---- */
@@ -62,6 +61,8 @@ enter_meet(struct node *node, const struct member *member)
                     member->record->name, err.msg);
         return;
     }
+    if (!admission_lets(node, &member->record->id, member->record->admission))
+        return;
     admit_allow(node->admit, &member->record->id);
     mesh_peer(node->mesh, &member->record->id, &address);
     paths_met(node, &member->record->id);
@@ -79,7 +80,8 @@ open_cores(struct node *node, const void *saved, size_t saved_len, struct err *e
     node->agree = agree_new(&agree, clock_ms(), saved, saved_len, err);
     if (!node->agree)
         return -1;
-    agree_authority(node->agree, secret_admit_id(node->secret), 1);
+    if (node->secret) /* else the seed's answer brings it */
+        agree_authority(node->agree, secret_admit_id(node->secret), 1);
     node->view = xcalloc(1, sizeof(*node->view));
     return 0;
 }
@@ -109,133 +111,25 @@ enter_swarm(struct node *node, struct err *err)
     return 0;
 }
 
-/* What a joiner signs: nobody asks in another's name. */
-static void
-join_words(const struct id *swarm, const struct id *id, const char *address,
-           struct buf *out)
-{
-    static const char purpose[] = "join1";
-    buf_add(out, purpose, sizeof(purpose));
-    buf_add(out, swarm->bytes, ID_BYTES);
-    buf_add(out, id->bytes, ID_BYTES);
-    buf_add(out, address, strlen(address));
-}
-
-/* ---- the seed's side ---- */
-
-static void
-refuse(struct buf *answer, const char *why)
-{
-    log_limited(LOG_WARN, "node", "a joiner was refused reason=\"%s\"", why);
-    writer_array(answer, 2);
-    writer_bool(answer, false);
-    writer_text(answer, why);
-}
-
-/* The newest decree, and as many records as fit: the joiner gets the others by gossip. */
-static void
-let_in(struct node *node, const struct id *id, const struct address *address,
-       struct buf *answer)
-{
-    admit_allow(node->admit, id);
-    mesh_peer(node->mesh, id, address);
-    if (!gossip_find(node->gossip, id) && node->let_in_count < LET_IN_MAX) {
-        node->let_in[node->let_in_count].id = *id;
-        node->let_in[node->let_in_count++].since_ms = clock_ms();
-    }
-    struct buf decree = {0};
-    agree_export(node->agree, &decree);
-    size_t room = FRAME_BYTES_MAX - 1024, used = decree.len, count = 0;
-    while (count < INTRODUCED_MAX && count < gossip_count(node->gossip) &&
-           used + gossip_at(node->gossip, count)->len + 8 <= room)
-        used += gossip_at(node->gossip, count++)->len + 8;
-    writer_array(answer, 4);
-    writer_bool(answer, true);
-    writer_id(answer, &node->swarm);
-    writer_bytes(answer, decree.data, decree.len);
-    writer_array(answer, count);
-    for (size_t i = 0; i < count; i++)
-        writer_bytes(answer, gossip_at(node->gossip, i)->bytes,
-                     gossip_at(node->gossip, i)->len);
-    buf_release(&decree);
-    char joiner[ID_SHORT_SIZE], where[ADDRESS_BYTES_MAX + 8];
-    address_text(address, where);
-    log_info("node", "let in id=%s address=%s", id_short(id, joiner), where);
-}
-
-static bool
-on_join_request(void *arg, const struct join_caller *caller, const void *body, size_t len,
-                struct buf *answer)
-{
-    (void)caller;
-    struct node *node = arg;
-    struct err err;
-    struct reader *reader = reader_open(body, len, &err);
-    if (!reader)
-        return false;
-    struct id swarm, id;
-    char address_is[ADDRESS_BYTES_MAX + 8];
-    uint8_t signature[KEY_SIGNATURE_BYTES];
-    reader_enter(reader, 5, 5);
-    uint64_t version = reader_uint(reader, UINT64_MAX);
-    reader_id(reader, &swarm);
-    reader_id(reader, &id);
-    reader_text(reader, address_is, sizeof(address_is));
-    reader_fixed(reader, signature, sizeof(signature));
-    reader_leave(reader);
-    struct address address;
-    if (reader_close(&reader, &err) || address_parse(address_is, &address, &err)) {
-        refuse(answer, err.msg);
-        return false;
-    }
-    char text[ERR_MSG_SIZE];
-    if (version != JOIN_VERSION) {
-        snprintf(text, sizeof(text),
-                 "this swarm speaks version %d of the protocol, not %llu", JOIN_VERSION,
-                 (unsigned long long)version);
-        refuse(answer, text);
-    } else if (!node->entered) {
-        refuse(answer, "this node is itself still joining; name another seed");
-    } else if (!id_empty(&swarm) && !id_equal(&swarm, &node->swarm)) {
-        char mine[ID_SHORT_SIZE], theirs[ID_SHORT_SIZE];
-        snprintf(text, sizeof(text),
-                 "this is swarm %s, but the joiner's data folder belongs to swarm %s; "
-                 "join with a "
-                 "folder of its own (--data)",
-                 id_short(&node->swarm, mine), id_short(&swarm, theirs));
-        refuse(answer, text);
-    } else if (address.port == node->config.advertise.port &&
-               strcmp(address.host, node->config.advertise.host) == 0) {
-        refuse(answer, "the joiner's address is this node's own; give it another with "
-                       "--listen or --advertise");
-    } else if (id_equal(&id, &node->id)) {
-        refuse(
-            answer,
-            "the joiner has this node's own identity; a data folder was copied, or the "
-            "seed address is the joiner's own");
-    } else {
-        struct buf words = {0};
-        join_words(&swarm, &id, address_is, &words);
-        bool own = key_verify(&id, words.data, words.len, signature);
-        buf_release(&words);
-        if (own)
-            let_in(node, &id, &address, answer);
-        else
-            refuse(answer, "the request is not signed by the identity that it names");
-    }
-    return false;
-}
-
-static int
-open_door(struct node *node, struct err *err)
-{
-    admit_joiner(node->admit, secret_joiner_public(node->secret));
-    node->join_server = join_listen(node->loop, node->secret, &node->config.listen,
-                                    on_join_request, node, err);
-    return node->join_server ? 0 : -1;
-}
-
 /* ---- the joiner's side ---- */
+
+/* Who came by an invite has the swarm's secret from here on. The door's place was kept
+ * with a key that nobody knows; secrets_tick() opens it. */
+static int
+take_secret(struct node *node, const uint8_t *sealed, size_t len, struct err *err)
+{
+    if (len != SECRET_SEALED_BYTES)
+        return err_set(err, ERR_WIRE, "the seed's answer to an invite has no secret");
+    struct secret *secret = secret_unseal(sealed, node->key, err);
+    if (!secret)
+        return -1;
+    secret_free(node->secret);
+    node->secret = secret;
+    join_server_close(node->join_server);
+    node->join_server = NULL;
+    agree_authority(node->agree, secret_admit_id(secret), 1);
+    return 0;
+}
 
 static int
 take_answer(struct node *node, const void *body, size_t len, struct err *err)
@@ -247,9 +141,11 @@ take_answer(struct node *node, const void *body, size_t len, struct err *err)
     struct id swarm = {0};
     size_t decree_len = 0, records = 0;
     const uint8_t *decree = NULL;
+    const uint8_t *sealed = NULL;
+    size_t sealed_len = 0;
     const uint8_t *record[INTRODUCED_MAX];
     size_t record_len[INTRODUCED_MAX];
-    reader_enter(reader, 2, 4);
+    reader_enter(reader, 2, 5);
     bool admitted = reader_bool(reader);
     if (admitted) {
         reader_id(reader, &swarm);
@@ -258,6 +154,7 @@ take_answer(struct node *node, const void *body, size_t len, struct err *err)
         for (size_t i = 0; i < records; i++)
             record[i] = reader_bytes(reader, RECORD_BYTES_MAX, &record_len[i]);
         reader_leave(reader);
+        sealed = reader_bytes(reader, SECRET_SEALED_BYTES, &sealed_len);
     } else {
         reader_text(reader, why, sizeof(why));
     }
@@ -267,6 +164,8 @@ take_answer(struct node *node, const void *body, size_t len, struct err *err)
     if (!admitted)
         return err_set(err, ERR_AUTH, "the seed refuses us: %s", why);
 
+    if (node->invite && !node->entered && take_secret(node, sealed, sealed_len, err))
+        return -1;
     /* The decree first: nothing is written for a swarm that is not the one it speaks
      * of. */
     if (agree_import(node->agree, clock_ms(), decree, decree_len, &node->effects, err))
@@ -344,6 +243,12 @@ on_join_result(void *arg, enum join_result result, const void *body, size_t len)
         return;
     }
     char text[ID_SHORT_SIZE];
+    if (node->invite) {
+        join_client_close(node->join_client); /* it lives by the invite's key */
+        node->join_client = NULL;
+        key_free(node->invite);
+        node->invite = NULL;
+    }
     log_info("node", "joined swarm=%s seed=%s", id_short(&node->swarm, text), seed);
     struct json_writer *writer = events_begin(node->events, "joined");
     json_put_text(writer, "swarm", text);
@@ -358,20 +263,30 @@ start_joining(struct node *node, struct err *err)
     char address[ADDRESS_BYTES_MAX + 8];
     address_text(&node->config.advertise, address);
     struct buf words = {0};
-    uint8_t signature[KEY_SIGNATURE_BYTES];
-    join_words(&node->swarm, &node->id, address, &words);
+    uint8_t signature[KEY_SIGNATURE_BYTES], proof[KEY_SIGNATURE_BYTES];
+    const struct id *swarm = node->invite ? &node->config.invite.swarm : &node->swarm;
+    seed_join_words(swarm, &node->id, address, &words);
     key_sign(node->key, words.data, words.len, signature);
     buf_release(&words);
-    writer_array(&request, 5);
+    writer_array(&request, node->invite ? 7 : 5);
     writer_uint(&request, JOIN_VERSION);
-    writer_id(&request, &node->swarm);
+    writer_id(&request, swarm);
     writer_id(&request, &node->id);
     writer_text(&request, address);
     writer_bytes(&request, signature, sizeof(signature));
+    if (node->invite) {
+        policy_proof(node->invite, swarm, &node->id, proof);
+        writer_id(&request, key_id(node->invite));
+        writer_bytes(&request, proof, sizeof(proof));
+    }
     const struct address *seed = address_route(&node->config.routes, &node->seed);
     struct join_keys keys = {.client_public = secret_joiner_public(node->secret),
                              .client_secret = secret_joiner_secret(node->secret),
                              .server_public = secret_join_public(node->secret)};
+    if (node->invite)
+        keys = (struct join_keys){.client_public = key_curve_public(node->invite),
+                                  .client_secret = key_curve_secret(node->invite),
+                                  .server_public = node->config.invite.door};
     node->join_client = join_dial(node->loop, &keys, seed, request.data, request.len,
                                   on_join_result, node, err);
     buf_release(&request);
@@ -382,33 +297,27 @@ start_joining(struct node *node, struct err *err)
     return node->join_client ? 0 : -1;
 }
 
-/* A joiner that was let in and never spoke for itself is forgotten. */
 static void
-forget_silent(struct node *node, int64_t now)
+ask_next_seed(struct node *node, int64_t now)
 {
-    int kept = 0;
-    for (int i = 0; i < node->let_in_count; i++) {
-        const struct id *id = &node->let_in[i].id;
-        if (gossip_find(node->gossip, id))
-            continue;
-        if (now - node->let_in[i].since_ms < LET_IN_MS_MAX) {
-            node->let_in[kept++] = node->let_in[i];
-            continue;
-        }
-        char text[ID_SHORT_SIZE];
-        log_warn("node", "a joiner that was let in never spoke and is forgotten id=%s",
-                 id_short(id, text));
-        admit_deny(node->admit, id);
-        mesh_forget(node->mesh, id);
-    }
-    node->let_in_count = kept;
+    const struct invite *invite = &node->config.invite;
+    struct err err;
+    node->seed_ms = now;
+    node->seed = invite->seeds[++node->seed_at % invite->seeds_count];
+    join_client_close(node->join_client);
+    node->join_client = NULL;
+    if (start_joining(node, &err))
+        log_limited(LOG_WARN, "node", "could not ask a seed reason=\"%s\"", err.msg);
 }
 
 void
 enter_tick(struct node *node, int64_t now)
 {
     if (node->entered)
-        forget_silent(node, now);
+        seed_tick(node, now);
+    else if (node->invite && node->config.invite.seeds_count > 1 &&
+             node->join_result != JOIN_ANSWERED && now - node->seed_ms >= NEXT_SEED_MS)
+        ask_next_seed(node, now);
     else if (node->join_client && node->join_said_ms &&
              now - node->join_said_ms >= JOIN_SAY_MS)
         say_join_result(node, now);
@@ -493,6 +402,7 @@ found(struct node *node, struct err *err)
         return -1;
     struct view empty = {0};
     struct buf body = {0};
+    policy_found(&empty.policy, secret_admit_id(node->secret));
     view_encode(&empty, &body);
     uint8_t nonce[ID_BYTES];
     key_random(nonce, sizeof(nonce));
@@ -503,7 +413,7 @@ found(struct node *node, struct err *err)
     node->swarm = *agree_decree_hash(node->agree);
     node->founded = true;
     /* The sockets first: what cannot be founded leaves nothing of a swarm behind. */
-    if (open_door(node, err) || enter_swarm(node, err)) {
+    if (seed_open(node, err) || enter_swarm(node, err)) {
         effects_release(&effects);
         return -1;
     }
@@ -545,7 +455,7 @@ come_back(struct node *node, struct buf *saved, struct err *err)
             "the agreement's state in \"%s\" cannot be used; move agree.state away and "
             "join again with --join",
             node->config.data);
-    if (open_door(node, err) || enter_swarm(node, err))
+    if (seed_open(node, err) || enter_swarm(node, err))
         return -1;
     const struct decree *decree = agree_decree(node->agree);
     if (decree) {
@@ -607,6 +517,10 @@ find_secret(struct node *node, struct err *err)
 {
     char path[PATH_BYTES_MAX];
     path_join(path, node->config.data, STATUS_SECRET_FILE);
+    if (node->invite) {
+        node->secret = secret_make(); /* nobody's: it only keeps our ports */
+        return 0;
+    }
     const char *environment = getenv("FLOTILLA_SECRET");
     if (node->config.secret_file[0])
         node->secret = secret_read(node->config.secret_file, err);
@@ -647,6 +561,13 @@ enter_start(struct node *node, struct err *err)
     }
     bool known = saved.len > 0, joining = node->config.join.host[0] != '\0';
     int result;
+    if (node->config.invited && known) {
+        log_info("node", "this node is a member already and needs no invite");
+        joining = false;
+    } else if (node->config.invited) {
+        node->invite = key_from_seed(node->config.invite.token);
+    }
+    key_wipe(node->config.invite.token, sizeof(node->config.invite.token));
     bool lost = !known && id_empty(&node->swarm) && !made &&
                 file_exists(path_join(path, node->config.data, STATUS_SECRET_FILE));
     if (lost && !joining)
@@ -663,7 +584,7 @@ enter_start(struct node *node, struct err *err)
     else if (known)
         result = come_back(node, &saved, err);
     else if (joining)
-        result = open_cores(node, NULL, 0, err) || open_door(node, err) ? -1 : 0;
+        result = open_cores(node, NULL, 0, err) || seed_open(node, err) ? -1 : 0;
     else
         result = err_set(
             err, ERR_USAGE,

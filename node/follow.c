@@ -231,8 +231,8 @@ follow_judge(struct node *node, const struct effect *effect)
     right = right && view_judge(&decree, view, &node->decree, node->view, &err) == 0;
     /* What an earlier leader proposed may have been chosen, with us or without. */
     bool adopted = effect->after != 0;
-    right = right &&
-            (adopted || view_keeps(&decree, &node->id, node->leaving_ms != 0, &err) == 0);
+    right = right && (adopted || id_set_has(&view->policy.evicted, &node->id) ||
+                      view_keeps(&decree, &node->id, node->leaving_ms != 0, &err) == 0);
     if (!right)
         log_warn("agree", "a proposal is refused epoch=%llu reason=\"%s\"",
                  (unsigned long long)decree.epoch, err.msg);
@@ -410,6 +410,7 @@ follow_committed(struct node *node, const struct effect *effect)
         }
     }
     lead_committed(node);
+    admission_committed(node, &before->policy);
     view_release(before);
     free(before);
     enter_record(node);

@@ -179,6 +179,12 @@ on_gossip(struct node *node, const struct frame *frame, struct err *err)
 }
 
 static int
+on_admission(struct node *node, const struct frame *frame, struct err *err)
+{
+    return admission_frame(node, frame, err);
+}
+
+static int
 on_agree(struct node *node, const struct frame *frame, struct err *err)
 {
     return agree_receive(node->agree, clock_ms(), frame, &node->effects, err);
@@ -229,6 +235,10 @@ static int (*const handlers[72])(struct node *, const struct frame *, struct err
     [FRAME_MEASURE] = measure_wanted,
     [FRAME_REACH_ASK] = on_reach_ask,
     [FRAME_REACH_REPLY] = on_reach_reply,
+    [FRAME_POLICY] = on_admission,
+    [FRAME_POLICY_REPLY] = on_admission,
+    [FRAME_SECRET] = on_admission,
+    [FRAME_SECRET_ASK] = on_admission,
 };
 
 void

@@ -98,7 +98,9 @@ may_join(const struct node *node, const struct member *member, int64_t now)
     bool measured = node->view->state == JOB_NONE ||
                     member->record->job == id_prefix(&node->view->job.train.id) ||
                     now - member->since_ms >= MEASURE_MS_MAX;
+    struct err refused;
     return member->state == MEMBER_ALIVE && !member->record->leaving &&
+           policy_admits(&node->view->policy, id, &refused) == 0 &&
            mesh_connected(node->mesh, id) && !excluded_is(node->lead.excluded, now, id) &&
            now - member->heard_ms <
                HEARD_MS_MAX + HEARD_MS_EACH * (int64_t)node->decree.members_count &&
@@ -147,6 +149,8 @@ find_reason(struct node *node, int64_t now, enum decree_cause *cause)
         *cause = CAUSE_LOSS;
     else if (leave && node->decree.members_count > 1)
         *cause = CAUSE_LEAVE;
+    else if (admission_due(node))
+        *cause = CAUSE_POLICY;
     else if (lead->submit || lead->stop || lead->done ||
              (node->decree.cause == CAUSE_RECOVERY && node->view->state != JOB_NONE))
         *cause = CAUSE_JOB; /* after a recovery the run has no plan yet */
@@ -172,10 +176,12 @@ static void
 choose_members(struct node *node, int64_t now)
 {
     struct lead *lead = &node->lead;
+    struct err refused;
     lead->members_count = 0;
     for (uint32_t i = 0; i < node->decree.members_count; i++) {
         const struct id *id = &node->decree.members[i].id;
-        if (leaving(node, id) && !hands_over(node, id, now))
+        if ((leaving(node, id) && !hands_over(node, id, now)) ||
+            id_set_has(&lead->draft.policy.evicted, id))
             continue;
         if (!gone(node, id, now))
             lead->members[lead->members_count++] = *id;
@@ -187,6 +193,7 @@ choose_members(struct node *node, int64_t now)
         const struct member *member = gossip_at(node->gossip, i);
         if (lead->members_count < PLAN_NODES_MAX &&
             !decree_member(&node->decree, &member->record->id) &&
+            policy_admits(&lead->draft.policy, &member->record->id, &refused) == 0 &&
             may_join(node, member, now))
             lead->members[lead->members_count++] = member->record->id;
     }
@@ -277,6 +284,7 @@ freeze(struct node *node, enum decree_cause cause, int64_t now)
         lead->draft.state = JOB_STOPPING;
     }
     snprintf(lead->draft.ended, sizeof(lead->draft.ended), "%s", lead->ended);
+    admission_draft(node, &lead->draft.policy);
     choose_members(node, now);
     if (!chosen_decide(node, now, false)) {
         wait_for_voters(node, now);
@@ -567,7 +575,8 @@ lead_report(struct node *node, const void *bytes, size_t len)
     struct report report;
     struct err err;
     const struct id *admit_id = secret_admit_id(node->secret);
-    if (report_open(bytes, len, &node->swarm, admit_id, &report, &err)) {
+    if (view_report_open(&lead->draft, bytes, len, &node->swarm, admit_id, &report,
+                         &err)) {
         log_limited(LOG_WARN, "lead", "a report is passed over reason=\"%s\"", err.msg);
         return;
     }

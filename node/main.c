@@ -18,6 +18,11 @@ static const struct command commands[] = {
     {"profile", cmd_profile, "measure this machine on a job's layers, for plan"},
     {"stop", cmd_stop, "end the job after a checkpoint"},
     {"leave", cmd_leave, "let this machine's node hand over and go"},
+    {"invite", cmd_invite, "print one string that lets other machines in"},
+    {"allow", cmd_allow, "say which nodes may join"},
+    {"evict", cmd_evict, "shut a node out for good"},
+    {"secret", cmd_secret, "replace the swarm's secret"},
+    {"recover", cmd_recover, "go on without a majority that is lost for good"},
     {"generate", cmd_generate, "write text with what was trained"},
     {"testnet", testnet_main, "run a network of real nodes on this machine"},
 };

@@ -330,6 +330,7 @@ on_tick(void *arg)
     look_after_members(node, now);
     node_effects(node);
     follow_fresh(node, now);
+    admission_tick(node, now);
     lead_tick(node, now);
     node_effects(node);
     worker_progress_tick(node, now);
@@ -468,6 +469,7 @@ node_close(struct node *node)
     mesh_close(node->mesh);
     join_client_close(node->join_client);
     join_server_close(node->join_server);
+    admission_close(node);
     admit_close(node->admit);
     loop_free(node->loop);
     gossip_free(node->gossip);
@@ -488,6 +490,7 @@ node_close(struct node *node)
     decree_release(&node->decree);
     events_close(node->events);
     secret_free(node->secret);
+    key_free(node->invite);
     key_free(node->key);
     if (node->signal_fd >= 0)
         close(node->signal_fd);
@@ -539,6 +542,8 @@ open_local(struct node *node, struct err *err)
     node->admit = admit_open(node->loop, err);
     if (!node->admit)
         return -1;
+    admission_open(node);
+    secrets_recall(node);
     loop_fd(node->loop, node->signal_fd, on_signal, node);
     loop_timer(node->loop, NODE_TICK_MS, on_tick, node);
     return control_open(node, err);

@@ -6,9 +6,11 @@
  *     frames.c   frames in
  *     local.c    what is kept in the data folder
  *     enter.c    first contact: founding, joining, coming back
+ *     seed.c     its other side: who is let in
  *     lead.c     what a leader does: reasons for a new epoch, freeze, collect reports,
  *                propose
  *     recovery.c a lost majority, by hand: a new generation
+ *     admission.h  who may be here: what is asked for, what follows from it
  *     follow.c   what a member does: halt and report, judge, take in a new epoch
  *     worker.c   the engine's orders and reports
  *     paths.c    ways between nodes: addresses that others can dial, connections to keep
@@ -21,6 +23,7 @@
 #include "gossip/agree.h"
 #include "gossip/gossip.h"
 #include "gossip/link.h"
+#include "node/admission.h"
 #include "node/config.h"
 #include "node/events.h"
 #include "node/excluded.h"
@@ -32,7 +35,13 @@
 #include "transport/join.h"
 #include "transport/mesh.h"
 
-enum { LET_IN_MAX = 32, NODE_TICK_MS = 50, NODE_FRESH_MS = 1500, NODE_SLEPT_MS = 1000 };
+enum {
+    JOIN_VERSION = 1,
+    LET_IN_MAX = 32,
+    NODE_TICK_MS = 50,
+    NODE_FRESH_MS = 1500,
+    NODE_SLEPT_MS = 1000
+};
 
 /* What a member tells others of another (FRAME_EVIDENCE). */
 enum evidence_kind {
@@ -110,6 +119,7 @@ struct node {
     struct node_config config;
     struct key *key;
     struct secret *secret;
+    struct key *invite; /* that it comes by; NULL: by the secret */
     struct id id;
     char name[NAME_BYTES_MAX + 1];
     struct id swarm;
@@ -120,6 +130,7 @@ struct node {
 
     struct loop *loop;
     struct admit *admit;
+    struct admission *admission;
     struct join_server *join_server;
     struct join_client *join_client;
     enum join_result join_result; /* the last one */
@@ -129,6 +140,8 @@ struct node {
         int64_t since_ms;
     } let_in[LET_IN_MAX]; /* joiners whose record is still to come */
     int let_in_count;
+    int seed_at; /* of an invite's */
+    int64_t seed_ms;
     struct address
         seed; /* whom it asks: the configured one, or a member to catch up by */
     struct mesh *mesh;
@@ -231,6 +244,16 @@ void enter_tick(struct node *node, int64_t now);
 void enter_catch_up(struct node *node, int64_t now);
 void enter_meet(struct node *node, const struct member *member);
 
+/* ---- seed.c ---- */
+/* The join socket, with our secret's key. */
+int seed_open(struct node *node, struct err *err);
+/* The use of an invite was decided on, or why not. */
+void seed_invited(struct node *node, const struct ask *ask, const char *error);
+void seed_tick(struct node *node, int64_t now); /* who was let in and never spoke */
+/* What a joiner signs: nobody asks in another's name. */
+void seed_join_words(const struct id *swarm, const struct id *id, const char *address,
+                     struct buf *out);
+
 /* ---- local.c ---- */
 /* May a node live in this data folder? Before anything is written there. ERR_USAGE. */
 int local_look(const struct node *node, struct err *err);
@@ -325,6 +348,9 @@ void control_close(struct node *node);
 /* The leader's answer to our submission; empty: it is taken. */
 void control_submitted(struct node *node, const struct id *from, const char *error);
 void control_committed(struct node *node); /* a new epoch: is what was asked for done? */
+/* The end of a talk that waits: an error, or done, with a text under a key or without. */
+void control_answer(struct node *node, uint64_t ticket, const char *error,
+                    const char *key, const char *text);
 void status_write(const struct node *node, struct json_writer *writer);
 void status_put_run(const struct node *node, struct json_writer *writer);
 void status_put_plan(const struct node *node, const struct view *view,

@@ -19,6 +19,7 @@ struct report {
     struct progress progress;
     struct profile profile; /* count 0: cannot compute */
     bool steady; /* a member for long without a restart (its voter_age): may be a voter */
+    bool before; /* its record is admitted by the secret before; not in the bytes */
 };
 
 /* Encode and sign; appended. The record is embedded as its own signed bytes. */

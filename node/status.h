@@ -38,6 +38,11 @@
  *               at step N", "failed: why"
  *   reach       address, verdict ("reachable", "reachable by some", "unreachable"): what
  *               peers found who dialled this node back
+ *   policy      what ("evicted", "secret replaced", "invite open", "invite used",
+ *               "invite ended", "allowed", "no longer allowed", "mode"), id, name (about
+ *               whom), by, version: a change was decided on
+ *   secret      this node has the swarm's new secret
+ *   twin        address, boot: another process has this node's identity
  *   stop        reason
  *
  * A plan is {micro_batch, pipelines, nodes (that take part), blocks (of the model: layer 0
@@ -64,6 +69,14 @@
  *               (bool: events until the command hangs up)
  *   follow      events from here on
  *   stop        follow: the run ends after a checkpoint
+ *   invite      uses, seconds, votes: {"done": true, "invite": the string}
+ *   revoke      invite: its short name or the string
+ *   evict       node: a name, a short id or a whole id
+ *   rotate      the swarm's secret is replaced
+ *   allow, disallow   nodes[]
+ *   mode        mode: "secret" or "allow-list"
+ *   recover     survivors[] (empty: all that are reached), yes (bool: do it):
+ *               {"done": true, "text": what is or would be}
  *   leave       the node hands over and goes; events until it is gone
  *
  * The status document:
@@ -88,6 +101,10 @@
  *               checkpoint_step (written by this node), copy_step, participating
  *               (workers), samples_hash}, or null
  *   plan        as above
+ *   policy      {version, mode ("secret" or "allow-list"), secret (short name of the one
+ *               in force), secret_here (bool: this node has it), changing_over (bool),
+ *               allowed[], evicted[], never_voters[] {id (whole), name}, invites[] {id,
+ *               uses, uses_left, seconds_left, votes}}
  *   refused     handshakes that were refused
  */
 #ifndef NODE_STATUS_H

@@ -39,6 +39,7 @@ view_release(struct view *view)
 {
     view_forget_reports(view);
     job_release(&view->job);
+    policy_release(&view->policy);
     memset(view, 0, sizeof(*view));
 }
 
@@ -63,12 +64,33 @@ view_worker(const struct view *view, int node)
     return false;
 }
 
+/* While members change over from one secret to the next, either admits. */
+int
+view_report_open(const struct view *view, const void *bytes, size_t len,
+                 const struct id *swarm, const struct id *admit_id, struct report *report,
+                 struct err *err)
+{
+    const struct policy *policy = &view->policy;
+    const struct id *newest = id_empty(&policy->admit_id) ? admit_id : &policy->admit_id;
+    struct err first;
+    report->before = false;
+    if (report_open(bytes, len, swarm, newest, report, &first) == 0)
+        return 0;
+    if (first.code != ERR_AUTH || id_empty(&policy->before_id) ||
+        report_open(bytes, len, swarm, &policy->before_id, report, err)) {
+        *err = first;
+        return -1;
+    }
+    report->before = true;
+    return 0;
+}
+
 int
 view_report(struct view *view, const void *bytes, size_t len, const struct id *swarm,
             const struct id *admit_id, struct err *err)
 {
     struct report report;
-    if (report_open(bytes, len, swarm, admit_id, &report, err))
+    if (view_report_open(view, bytes, len, swarm, admit_id, &report, err))
         return -1;
     int at = view_node(view, &report.id);
     if (at < 0) {
@@ -216,11 +238,23 @@ derive_rest(struct view *view, struct err *err)
     return 0;
 }
 
+/* Does nobody need the secret before any more? */
+static bool
+changed_over(const struct view *view)
+{
+    for (uint32_t i = 0; i < view->reports_count; i++)
+        if (view->reports[i].before)
+            return false;
+    return true;
+}
+
 int
 view_derive(struct view *view, const struct view *current, struct err *err)
 {
     release_derived(view);
     view->planned = false;
+    if (changed_over(view))
+        view->policy.before_id = (struct id){{0}};
     if (make_cluster(view, err))
         return -1;
     if (view->state == JOB_NONE)
@@ -248,6 +282,7 @@ view_begin(struct view *view, const struct view *current)
         job_copy(&view->job, &current->job);
     view->former_count = current->former_count;
     memcpy(view->former, current->former, sizeof(view->former));
+    policy_begin(&view->policy, &current->policy);
 }
 
 /* ---- bytes ---- */
@@ -308,13 +343,14 @@ view_encode(const struct view *view, struct buf *out)
     struct buf job = {0};
     if (view->state != JOB_NONE)
         job_encode(&view->job, &job);
-    writer_array(out, 9);
+    writer_array(out, 10);
     writer_uint(out, VIEW_VERSION);
     writer_uint(out, view->state);
     writer_bytes(out, job.data, job.len);
     writer_id(out, &view->submitter);
     writer_int(out, view->stop_after);
     writer_text(out, view->ended);
+    policy_write(&view->policy, out);
     writer_array(out, view->reports_count);
     for (uint32_t i = 0; i < view->reports_count; i++)
         writer_bytes(out, view->report_bytes[i], view->report_lens[i]);
@@ -335,7 +371,7 @@ read_view(const void *bytes, size_t len, const struct id *swarm,
     if (!reader)
         return -1;
     size_t job_len;
-    reader_enter(reader, 9, 9);
+    reader_enter(reader, 10, 10);
     if (reader_uint(reader, VIEW_VERSION) != VIEW_VERSION)
         reader_fail(reader, "a view of another version");
     view->state = (enum job_state)reader_uint(reader, JOB_STOPPING);
@@ -343,6 +379,7 @@ read_view(const void *bytes, size_t len, const struct id *swarm,
     reader_id(reader, &view->submitter);
     view->stop_after = reader_int(reader, 0, INT64_MAX / 2);
     reader_text(reader, view->ended, sizeof(view->ended));
+    policy_read(reader, &view->policy); /* first: it says whose reports are good */
     size_t reports = reader_enter(reader, 0, CODEC_COUNT_MAX);
     struct err bad = {0};
     for (size_t i = 0; i < reports && !bad.code; i++) {
@@ -404,6 +441,8 @@ static void
 copy_inputs(struct view *to, const struct view *from)
 {
     view_begin(to, from);
+    policy_release(&to->policy);
+    policy_copy(&to->policy, &from->policy);
     uint32_t count = from->reports_count;
     to->reports_count = count;
     to->reports = xmemdup(from->reports, count * sizeof(*from->reports));
@@ -411,6 +450,29 @@ copy_inputs(struct view *to, const struct view *from)
     to->report_bytes = xcalloc(count, sizeof(*to->report_bytes));
     for (uint32_t i = 0; i < count; i++)
         to->report_bytes[i] = xmemdup(from->report_bytes[i], from->report_lens[i]);
+}
+
+/* Did members of the epoch before ask for it, and may all be here who were not? */
+static int
+judge_policy(const struct view *view, const struct decree *before,
+             const struct view *current, const struct id *swarm, struct err *err)
+{
+    static const struct policy none;
+    const struct policy *old = current ? &current->policy : &none;
+    uint32_t count = before ? before->members_count : 0;
+    struct id *members = xcalloc(count + 1, sizeof(*members));
+    for (uint32_t i = 0; i < count; i++)
+        members[i] = before->members[i].id;
+    int result =
+        policy_judge(&view->policy, old, members, count, changed_over(view), swarm, err);
+    free(members);
+    for (uint32_t i = 0; result == 0 && i < view->reports_count; i++) {
+        const struct id *id = &view->reports[i].id;
+        if (!before || !decree_member(before, id) ||
+            id_set_has(&view->policy.evicted, id))
+            result = policy_admits(&view->policy, id, err);
+    }
+    return result;
 }
 
 int
@@ -438,6 +500,8 @@ view_judge(const struct decree *decree, const struct view *view,
     if (count != decree->voters_count ||
         memcmp(voters, decree->voters, count * sizeof(*voters)) != 0)
         return err_set(err, ERR_PLAN, "its voters do not follow from what was reported");
+    if (judge_policy(view, before, current, &decree->swarm, err))
+        return -1;
     struct view *again = xcalloc(1, sizeof(*again));
     copy_inputs(again, view);
     int result = view_derive(again, current, err);

@@ -8,6 +8,7 @@
 
 #include "gossip/decree.h"
 #include "node/job.h"
+#include "node/policy.h"
 #include "node/report.h"
 #include "planner/search.h"
 
@@ -29,7 +30,8 @@ struct view {
     uint32_t former_count; /* nodes that were members once and are not: newest last, at
                               most VIEW_FORMER_MAX */
     struct id former[VIEW_FORMER_MAX];
-    bool planned; /* false: no job */
+    struct policy policy; /* who may be here */
+    bool planned;         /* false: no job */
     struct plan plan;
     struct prediction prediction;
     /* Derived, not in the bytes. */
@@ -42,7 +44,12 @@ struct view {
 void view_release(struct view *view);
 void view_forget_reports(struct view *view); /* and what followed from them */
 
-/* Take in a signed report (kept sorted; a later one of the same member replaces it). */
+/* report_open(), where the record may be admitted by either secret of the view's policy; by
+ * `admit_id` when there is no policy. */
+int view_report_open(const struct view *view, const void *bytes, size_t len,
+                     const struct id *swarm, const struct id *admit_id,
+                     struct report *report, struct err *err);
+/* Take it in (kept sorted; a later one of the same member replaces it). */
 int view_report(struct view *view, const void *bytes, size_t len, const struct id *swarm,
                 const struct id *admit_id, struct err *err);
 
@@ -62,14 +69,15 @@ int view_derive(struct view *view, const struct view *current, struct err *err);
 void view_begin(struct view *view, const struct view *current);
 
 void view_encode(const struct view *view, struct buf *out);
-/* Decode and check; reports are verified; derived parts are filled in (from the bytes'
+/* Decode and check; reports are verified as in view_report(); derived parts are filled in (from the bytes'
  * plan). */
 int view_decode(const void *bytes, size_t len, const struct id *swarm,
                 const struct id *admit_id, struct view *out, struct err *err);
 
-/* A voter's judgement: are the decree's members exactly those who reported, do its voters
- * follow from them and from the decree before it (voters.h), and the plan's bytes from
- * the rest? ERR_PLAN with the reason. */
+/* A voter's judgement: are the decree's members exactly those who reported, may they be
+ * members, did only requested changes reach the policy, do its voters follow from them
+ * and from the decree before it (voters.h), and the plan's bytes from the rest? ERR_PLAN
+ * or ERR_AUTH with the reason. */
 int view_judge(const struct decree *decree, const struct view *view,
                const struct decree *before, const struct view *current, struct err *err);
 

@@ -31,7 +31,7 @@ fits(const struct view *view, int member, enum fitness fitness)
     const struct report *report = &view->reports[member];
     if (fitness == FIT_ANY)
         return true;
-    if (report->record.leaving)
+    if (report->record.leaving || id_set_has(&view->policy.silent, &report->id))
         return false;
     if (fitness == FIT_HERE)
         return true;

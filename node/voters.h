@@ -7,7 +7,8 @@
  * are replaced in the epoch that leaves them out.
  *
  *   - Who votes stays, in the same order, so that the tie-break passes on; not who
- *     leaves, nor whom nobody can reach.
+ *     leaves, nor whom nobody can reach. Who came by an invite "--voter no" never votes
+ *     while anybody else can.
  *   - Seats are given in turns: to the zone that has the fewest, there to the lowest id,
  *     of those who can be reached and have been members for long (`steady` in their
  *     report). Fewer than five seats are filled with others, too.

@@ -46,9 +46,13 @@ enum { FRAME_VERSION = 1 };
     X(FRAME_PROBE_ASK, 48, 4 << 10) /* may I probe this link now? */                     \
     X(FRAME_PROBE_ANSWER, 49, 4 << 10)                                                   \
     X(FRAME_PROBE_DONE, 50, 4 << 10)                                                     \
-    X(FRAME_MEASURE, 51, 64 << 10)    /* leader: a plan rests on these links of yours */ \
-    X(FRAME_REACH_ASK, 60, 4 << 10)   /* dial me back: is my address any good? */        \
-    X(FRAME_REACH_REPLY, 61, 4 << 10) /* what came of it */                              \
+    X(FRAME_MEASURE, 51, 64 << 10) /* leader: a plan rests on these links of yours */    \
+    X(FRAME_POLICY, 52, 64 << 10)  /* a change of who may be here, to the leader */      \
+    X(FRAME_POLICY_REPLY, 53, 4 << 10) /* why it is not made */                          \
+    X(FRAME_SECRET, 54, 4 << 10)       /* the swarm's secret, sealed to the receiver */  \
+    X(FRAME_SECRET_ASK, 55, 4 << 10)   /* I was away when it changed */                  \
+    X(FRAME_REACH_ASK, 60, 4 << 10)    /* dial me back: is my address any good? */       \
+    X(FRAME_REACH_REPLY, 61, 4 << 10)  /* what came of it */                             \
     X(FRAME_CARRY, 62, FRAME_BYTES_MAX - 512)   /* take this frame to another node */    \
     X(FRAME_CARRIED, 63, FRAME_BYTES_MAX - 512) /* a frame of another node for you */    \
     X(FRAME_CARRY_LOST, 64, 4 << 10)            /* I have no way to it */                \

@@ -357,8 +357,8 @@ secret_seal(const struct secret *secret, const struct id *to,
             uint8_t sealed[SECRET_SEALED_BYTES])
 {
     uint8_t curve[KEY_CURVE_BYTES];
-    return key_curve_of(to, curve) && crypto_box_seal(sealed, secret->vault->master,
-                                                      SEED_BYTES, curve) == 0;
+    return key_curve_of(to, curve) &&
+           crypto_box_seal(sealed, secret->vault->master, SEED_BYTES, curve) == 0;
 }
 
 struct secret *
@@ -429,6 +429,14 @@ secret_admit(const struct secret *secret, const struct id *swarm, const struct i
     struct admission admission = admission_of(swarm, node);
     must(crypto_sign_detached(signature, NULL, (const uint8_t *)&admission,
                               sizeof(admission), secret->vault->admit_secret) == 0);
+}
+
+void
+secret_sign(const struct secret *secret, const void *data, size_t bytes,
+            uint8_t signature[KEY_SIGNATURE_BYTES])
+{
+    must(crypto_sign_detached(signature, NULL, data, bytes,
+                              secret->vault->admit_secret) == 0);
 }
 
 bool

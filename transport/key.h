@@ -95,6 +95,9 @@ const uint8_t *secret_joiner_secret(const struct secret *secret);
 const struct id *secret_admit_id(const struct secret *secret);
 void secret_admit(const struct secret *secret, const struct id *swarm,
                   const struct id *node, uint8_t signature[KEY_SIGNATURE_BYTES]);
+/* What else the admission key signs: words that say what they are for. */
+void secret_sign(const struct secret *secret, const void *data, size_t bytes,
+                 uint8_t signature[KEY_SIGNATURE_BYTES]);
 bool secret_admitted(const struct id *admit_id, const struct id *swarm,
                      const struct id *node, const uint8_t signature[KEY_SIGNATURE_BYTES]);
 

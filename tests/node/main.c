@@ -24,6 +24,7 @@ Suite *suite_excluded(void);
 Suite *suite_reach(void);
 Suite *suite_voters(void);
 Suite *suite_chaos(void);
+Suite *suite_policy(void);
 Suite *suite_plan_profile(void);
 Suite *suite_plan_cluster(void);
 Suite *suite_plan_job(void);
@@ -58,6 +59,7 @@ main(void)
         suite_excluded,
         suite_voters,
         suite_chaos,
+        suite_policy,
         suite_plan_profile,
         suite_plan_cluster,
         suite_plan_job,
