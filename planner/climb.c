@@ -560,13 +560,6 @@ change(struct climber *climber)
 
 /* ---- the climb ---- */
 
-/* What is compared while climbing: mostly the goal, a little the way there. */
-static double
-energy(const struct worth *worth)
-{
-    return (0.7 * worth->goal + 0.3 * worth->smooth) * (1.0 + 4.0 * worth->breach);
-}
-
 int64_t
 climb(const struct board *board, struct draft *draft, int64_t tries, double threshold,
       uint64_t seed)
@@ -577,7 +570,7 @@ climb(const struct board *board, struct draft *draft, int64_t tries, double thre
     climber.weighed = 0;
     draft_copy(draft, &climber.here);
     draft_copy(draft, &climber.best);
-    double energy_here = energy(&climber.here.worth);
+    double energy_here = worth_energy(&climber.here.worth);
     for (int64_t i = 0; i < tries; i++) {
         draft_copy(&climber.here, &climber.next);
         if (!change(&climber))
@@ -586,10 +579,12 @@ climb(const struct board *board, struct draft *draft, int64_t tries, double thre
         if (!fit_pools(&climber) || !draft_fits(board, &climber.next))
             continue;
         climber.weighed++;
-        if (!draft_weigh(board, &climber.next))
-            continue;
-        double energy_next = energy(&climber.next.worth);
         double slack = threshold * (double)(tries - i) / (double)tries;
+        bool timed = board->request->objective == OBJECTIVE_THROUGHPUT;
+        double most_s = timed ? climber.here.iteration_s * (1.0 + 1e-9) : FLEET_NEVER_S;
+        if (!draft_weigh_below(board, &climber.next, most_s, energy_here * (1.0 + slack)))
+            continue;
+        double energy_next = worth_energy(&climber.next.worth);
         if (energy_next > energy_here * (1.0 + slack) &&
             !worth_before(&climber.next.worth, &climber.here.worth))
             continue;

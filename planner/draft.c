@@ -611,8 +611,15 @@ judge(const struct board *board, struct draft *draft, double smooth_s)
     }
 }
 
+double
+worth_energy(const struct worth *worth)
+{
+    return (0.7 * worth->goal + 0.3 * worth->smooth) * (1.0 + 4.0 * worth->breach);
+}
+
 bool
-draft_weigh(const struct board *board, struct draft *draft)
+draft_weigh_below(const struct board *board, struct draft *draft, double goal_s,
+                  double energy_s)
 {
     int total = board->settings[draft->setting].total;
     if (draft->width > total || draft->width < 1)
@@ -629,13 +636,23 @@ draft_weigh(const struct board *board, struct draft *draft)
         if (crew->update_s > update_s)
             update_s = crew->update_s;
     }
+    double smooth_s = share_smoothly(draft, total);
+    double pipelines_s = share_out(draft, total, smooth_s) + update_s;
+    struct worth least = {.goal = pipelines_s, .smooth = smooth_s + update_s};
+    if (pipelines_s > goal_s && worth_energy(&least) > energy_s)
+        return false;
     double reduce_s = order_rings(board, draft);
     if (reduce_s >= FLEET_NEVER_S)
         return false;
-    double smooth_s = share_smoothly(draft, total);
-    draft->iteration_s = share_out(draft, total, smooth_s) + update_s + reduce_s;
+    draft->iteration_s = pipelines_s + reduce_s;
     judge(board, draft, smooth_s + update_s + reduce_s);
     return true;
+}
+
+bool
+draft_weigh(const struct board *board, struct draft *draft)
+{
+    return draft_weigh_below(board, draft, FLEET_NEVER_S, FLEET_NEVER_S);
 }
 
 void

@@ -60,6 +60,14 @@ bool draft_stage_fits(const struct board *board, const struct draft *draft, int 
  * pipelines than micro-batches or neighbours without a link. */
 bool draft_weigh(const struct board *board, struct draft *draft);
 
+/* What is compared while climbing: mostly the goal, a little the way there. */
+double worth_energy(const struct worth *worth);
+
+/* The same, but false too, sooner, if an iteration cannot take less than `goal_s` nor have
+ * less than `energy_s` for its worth_energy(). */
+bool draft_weigh_below(const struct board *board, struct draft *draft, double goal_s,
+                       double energy_s);
+
 /* Is one worth more? A relative difference below 1e-12 is none. */
 bool worth_before(const struct worth *left, const struct worth *right);
 

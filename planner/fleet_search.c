@@ -14,6 +14,7 @@
 
 enum {
     SHAPES_MAX = 64, /* seated */
+    PAIRS_MAX = 10,  /* seated in pairs of zones too, of each sort */
     FINALISTS = 24,  /* evaluated */
     ROUNDS = 4,
 };
@@ -23,10 +24,10 @@ static const struct round {
     int drafts;
     int64_t tries;
     double threshold;
-} rounds[ROUNDS] = {{48, 600 * EFFORT, 0.03},
-                    {16, 2500 * EFFORT, 0.02},
-                    {6, 8000 * EFFORT, 0.01},
-                    {3, 12000 * EFFORT, 0.002}};
+} rounds[ROUNDS] = {{48, 1000 * EFFORT, 0.03},
+                    {16, 5000 * EFFORT, 0.02},
+                    {6, 16000 * EFFORT, 0.01},
+                    {3, 24000 * EFFORT, 0.002}};
 
 struct searcher {
     const struct fleet_request *request;
@@ -167,7 +168,8 @@ seat_shapes(struct searcher *searcher)
     int count = shapes_list(searcher->board, shapes, SHAPES_MAX, &searcher->weighed);
     for (int i = 0; i < count; i++) {
         struct draft *draft = xcalloc(1, sizeof(*draft));
-        if (shape_seat(searcher->board, &shapes[i], draft, &searcher->weighed))
+        if (shape_seat(searcher->board, &shapes[i], i % (SHAPES_MAX / 2) < PAIRS_MAX,
+                       draft, &searcher->weighed))
             searcher->drafts[searcher->count++] = draft;
         else
             free(draft);

@@ -14,6 +14,7 @@ struct lane {
 struct seater {
     const struct board *board;
     const struct shape *shape;
+    bool pairs;
     int zones_count;
     int zones[ZONES_MAX]; /* that have any of the kinds */
     struct draft draft;
@@ -123,7 +124,7 @@ static void
 try_all_lanes(struct seater *seater)
 {
     int n = seater->zones_count;
-    int turns = seater->shape->stages > 1 && n > 1 ? seater->shape->stages - 1 : 1;
+    int turns = seater->pairs && n > 1 ? seater->shape->stages - 1 : 1;
     for (int turn = 1; turn <= turns; turn++) {
         int choice[FEW_ZONES] = {0};
         for (;;) {
@@ -158,7 +159,7 @@ try_all_lanes(struct seater *seater)
             if (valid && count > 0 && (pairs || turn == 1))
                 weigh_lanes(seater, lanes, count, &worth);
             int z = 0;
-            while (z < n && ++choice[z] == 2 + 2 * (n - 1 - z))
+            while (z < n && ++choice[z] == 2 + (seater->pairs ? 2 * (n - 1 - z) : 0))
                 choice[z++] = 0;
             if (z == n)
                 break;
@@ -268,14 +269,15 @@ fill_stage_by_stage(struct seater *seater)
 }
 
 bool
-shape_seat(const struct board *board, const struct shape *shape, struct draft *out,
-           int64_t *weighed)
+shape_seat(const struct board *board, const struct shape *shape, bool pairs,
+           struct draft *out, int64_t *weighed)
 {
     struct seater seater;
     seater.board = board;
     seater.shape = shape;
     seater.best = out;
     seater.found = false;
+    seater.pairs = pairs && shape->stages > 1;
     seater.weighed = 0;
     seater.zones_count = 0;
     for (int z = 0; z < board->fleet->zones_count; z++) {

@@ -11,8 +11,8 @@
 
 #include "planner/shape.h"
 
-/* The best draft found; false if there is none. */
-bool shape_seat(const struct board *board, const struct shape *shape, struct draft *out,
-                int64_t *weighed);
+/* The best draft found; false if there is none. Pairs of zones only with `pairs`. */
+bool shape_seat(const struct board *board, const struct shape *shape, bool pairs,
+                struct draft *out, int64_t *weighed);
 
 #endif
