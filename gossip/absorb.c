@@ -128,7 +128,7 @@ core_absorb(struct gossip *gossip, const struct id *from,
     if (found & MERGE_IGNORED)
         return;
     if (found & MERGE_BEHIND)
-        core_ask_announced(gossip, statement->prefix);
+        core_want(gossip, from, statement);
     if (found & (MERGE_STALE | MERGE_UNAWARE) ||
         (found & MERGE_TWIN && !(found & MERGE_RECORD)))
         core_list(gossip, entry);

@@ -20,15 +20,16 @@ enum {
     PROBE_LEAST_MS = 300, /* patience with a probe, at least */
     REFUSED_MS = 1500,    /* from a refused redial to death, with no word from others */
     REFUSED_CONFIRMED_MS = 300, /* and with one */
-    SLEPT_MS = 1000,       /* a gap between two calls that tells that we did not run */
-    TELL_AGAIN_MS = 200,   /* between two times that one is told what is said of it */
-    SPREAD_LEAST_MS = 50,  /* between two rounds of rumors */
-    ASK_AGAIN_MS = 400,    /* between two asks for the same record, when announced */
-    ASKED_LATELY_MAX = 64, /* such asks that are remembered */
-    DIGEST_AGAIN_MS = 500, /* between two answers to one peer's digests */
-    GREET_LEAST_MS = 250,  /* between two digests to peers just met */
-    CATCH_UP_MS = 1000,    /* to the next digest, after much was learnt at once */
-    CATCH_UP_NEWS = 32,    /* so much */
+    SLEPT_MS = 1000,      /* a gap between two calls that tells that we did not run */
+    TELL_AGAIN_MS = 200,  /* between two times that one is told what is said of it */
+    SPREAD_LEAST_MS = 50, /* between two rounds of rumors */
+    ASK_AGAIN_MS = 400,   /* between two asks for what was announced */
+    ASK_TIMES = 5,
+    WANTED_MAX = 64,            /* announced records that are asked for at a time */
+    DIGEST_AGAIN_MS = 500,      /* between two answers to one peer's digests */
+    GREET_LEAST_MS = 250,       /* between two digests to peers just met */
+    CATCH_UP_MS = 1000,         /* to the next digest, after much was learnt at once */
+    CATCH_UP_NEWS = 32,         /* so much */
     CONFLICT_AGAIN_MS = 10000,  /* between two reports of a twin */
     FORWARD_LEAST_MS = 1000,    /* between two times that a twin is told of the other */
     RECENT_MS = 10 * 60 * 1000, /* the dead are called on often for so long */
@@ -45,6 +46,7 @@ enum {
     LINKS_FREELY = 32,   /* a swarm in which they need not wait */
     INLINE_BYTES = 1024, /* a larger record is announced, and sent to who asks */
     FULL_SENDS = 4,      /* and so is any that was sent so often */
+    ANSWER_SENDS = 4,    /* what was asked for is known elsewhere, mostly */
     PIGGYBACK_BYTES =
         16 << 10,             /* statements in a message that are not asked for, about */
     ANSWER_BYTES = 32 << 10,  /* statements in a reply to a probe, about */
@@ -58,9 +60,12 @@ struct issued {
     struct id hash; /* of the signed record */
 };
 
-struct asked_lately {
-    uint64_t prefix;
-    int64_t at_ms;
+/* A record that was announced and is not here yet. */
+struct wanted {
+    uint64_t prefix, incarnation, version;
+    struct id from; /* who announced it */
+    int64_t at_ms;  /* when it was last asked for */
+    unsigned times;
 };
 
 struct gossip {
@@ -86,12 +91,13 @@ struct gossip {
     int32_t strangers_left;
     int64_t listed_ms; /* a digest of nobody that we know was last answered */
     bool fresh;        /* something is to be spread at once */
+    bool answered;     /* what is being absorbed was asked for */
     uint64_t stamp;    /* messages so far */
     unsigned news;     /* learnt in this step */
     uint64_t *asks;    /* for the answer */
     size_t asks_count, asks_capacity;
-    struct asked_lately asked[ASKED_LATELY_MAX];
-    size_t asked_next;
+    struct wanted wanted[WANTED_MAX];
+    size_t wanted_count;
     struct id watched[WATCHED_MAX]; /* ascending */
     size_t watched_count;
     char kept[KEPT_MAX][ADDRESS_BYTES_MAX + 8];
@@ -106,8 +112,10 @@ bool entry_accused(const struct entry *entry);
 /* Put a member's statement, or an ask, into the next message. */
 void core_list(struct gossip *gossip, struct entry *entry);
 void core_ask(struct gossip *gossip, uint64_t prefix);
-/* The same for a record that was announced, which several may do at once. */
-void core_ask_announced(struct gossip *gossip, uint64_t prefix);
+/* The same for a record that was announced, until it is here. */
+void core_want(struct gossip *gossip, const struct id *from,
+               const struct statement *statement);
+void core_want_again(struct gossip *gossip, struct effects *effects);
 /* Send a message with what is listed and asked, what is said of the receiver, and rumors
  * as they fit. */
 void core_send(struct gossip *gossip, enum frame_kind kind, const struct id *to,

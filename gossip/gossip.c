@@ -211,8 +211,10 @@ receive_message(struct gossip *gossip, const struct frame *frame, struct effects
         return -1;
     }
     heard(gossip, &frame->from);
+    gossip->answered = frame->kind == FRAME_RUMORS && message.answered;
     for (size_t i = 0; i < message.count; i++)
         core_absorb(gossip, &frame->from, &message.statements[i], effects);
+    gossip->answered = false;
     for (size_t i = 0; i < message.asks_count; i++) {
         struct entry *entry = table_find_prefix(&gossip->table, message.asks[i]);
         if (entry)
@@ -410,7 +412,9 @@ gossip_merge(struct gossip *gossip, int64_t now_ms, const void *record, size_t l
     if (hold_up(gossip, &statement, err) || record_peek(record, len, &peeked, err))
         return -1;
     advance(gossip, now_ms);
+    gossip->answered = true;
     core_absorb(gossip, &peeked.id, &statement, effects);
+    gossip->answered = false;
     if (!id_equal(&peeked.id, &gossip->id))
         core_answer(gossip, &peeked.id, effects);
     settle_all(gossip, &peeked.id, effects);
@@ -425,7 +429,7 @@ gossip_met(struct gossip *gossip, int64_t now_ms, const struct id *peer,
     if (!gossip->self || id_equal(peer, &gossip->id))
         return;
     core_list(gossip, gossip->self);
-    core_answer(gossip, peer, effects);
+    core_send(gossip, FRAME_RUMORS, peer, 0, NULL, false, effects);
     core_digest(gossip, peer, effects);
 }
 
@@ -502,6 +506,7 @@ gossip_tick(struct gossip *gossip, int64_t now_ms, struct effects *effects)
         return;
     probe_tick(gossip, effects);
     core_issue_held(gossip, false, effects);
+    core_want_again(gossip, effects);
     if (now_ms >= gossip->digest_at_ms) {
         gossip->digest_at_ms = now_ms + core_digest_ms(gossip);
         core_digest_random(gossip, effects);

@@ -209,22 +209,35 @@ table_release(struct table *table)
     for (int set = 0; set < SETS; set++)
         free(table->sets[set].list);
     free(table->list);
+    free(table->prefixes);
     *table = (struct table){0};
+}
+
+/* The first with this prefix or a larger one. */
+static size_t
+place_prefix(const struct table *table, uint64_t prefix)
+{
+    size_t low = 0, high = table->count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (table->prefixes[middle] < prefix)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
 }
 
 /* Where an id stands, or would. */
 static size_t
 place(const struct table *table, const struct id *id)
 {
-    size_t low = 0, high = table->count;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        if (id_compare(&table->list[middle]->member.record->id, id) < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    uint64_t prefix = id_prefix(id);
+    size_t at = place_prefix(table, prefix);
+    while (at < table->count && table->prefixes[at] == prefix &&
+           id_compare(&table->list[at]->member.record->id, id) < 0)
+        at++;
+    return at;
 }
 
 struct entry *
@@ -239,13 +252,8 @@ table_find(const struct table *table, const struct id *id)
 struct entry *
 table_find_prefix(const struct table *table, uint64_t prefix)
 {
-    struct id least = {0};
-    for (int i = 0; i < 8; i++)
-        least.bytes[i] = (uint8_t)(prefix >> (56 - 8 * i));
-    size_t at = place(table, &least);
-    if (at == table->count || id_prefix(&table->list[at]->member.record->id) != prefix)
-        return NULL;
-    return table->list[at];
+    size_t at = place_prefix(table, prefix);
+    return at < table->count && table->prefixes[at] == prefix ? table->list[at] : NULL;
 }
 
 static struct entry *
@@ -277,13 +285,17 @@ table_add(struct table *table, const struct record *record, const void *bytes, s
     if (table->count == table->capacity) {
         table->capacity = table->capacity ? 2 * table->capacity : 16;
         table->list = xrealloc(table->list, table->capacity, sizeof(struct entry *));
+        table->prefixes = xrealloc(table->prefixes, table->capacity, sizeof(uint64_t));
     }
     size_t at = place(table, &record->id);
     struct entry *entry = xcalloc(1, sizeof(*entry));
     entry_record(entry, record, bytes, len);
     memmove(&table->list[at + 1], &table->list[at],
             (table->count - at) * sizeof(struct entry *));
+    memmove(&table->prefixes[at + 1], &table->prefixes[at],
+            (table->count - at) * sizeof(uint64_t));
     table->list[at] = entry;
+    table->prefixes[at] = id_prefix(&record->id);
     table->count++;
     return entry;
 }
@@ -299,6 +311,8 @@ table_remove(struct table *table, struct entry *entry)
     table->removals++;
     memmove(&table->list[at], &table->list[at + 1],
             (table->count - at) * sizeof(struct entry *));
+    memmove(&table->prefixes[at], &table->prefixes[at + 1],
+            (table->count - at) * sizeof(uint64_t));
     free((void *)entry->member.bytes);
     free((void *)entry->member.record);
     free(entry->charges);

@@ -62,6 +62,7 @@ struct set {
 
 struct table {
     struct entry **list; /* ascending id */
+    uint64_t *prefixes;  /* of each, side by side: most of all searches is here */
     size_t count, capacity;
     struct set sets[SETS];
     uint64_t removals;         /* so far */

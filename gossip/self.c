@@ -213,7 +213,7 @@ core_absorb_self(struct gossip *gossip, const struct id *from,
         if (statement->incarnation > mine->incarnation ||
             (statement->incarnation == mine->incarnation &&
              statement->version > mine->version))
-            core_ask_announced(gossip, statement->prefix); /* let us see it */
+            core_want(gossip, from, statement); /* let us see it */
         else
             answer_for_self(gossip, statement->incarnation, statement, effects);
         return;
