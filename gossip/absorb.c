@@ -90,7 +90,11 @@ learnt(struct gossip *gossip, const struct id *from, struct entry *entry, unsign
     if (found & MERGE_RISEN)
         entry->suspected_ms = gossip->now_ms;
     gossip->news++;
+    bool answered = gossip->answered;
+    if (core_wanted(gossip, id_prefix(&id)))
+        gossip->answered = false; /* it was announced: a rumor all the same */
     core_news(gossip, entry, found);
+    gossip->answered = answered;
     if (found & MERGE_MOVED) {
         /* To where it was, while we are still connected to there: if somebody with its
          * key is there yet, now is the time to tell. */

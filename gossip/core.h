@@ -24,7 +24,7 @@ enum {
     TELL_AGAIN_MS = 200,  /* between two times that one is told what is said of it */
     SPREAD_LEAST_MS = 50, /* between two rounds of rumors */
     ASK_AGAIN_MS = 400,   /* between two asks for what was announced */
-    ASK_TIMES = 5,
+    ASK_TIMES = 12,
     WANTED_MAX = 64,            /* announced records that are asked for at a time */
     DIGEST_AGAIN_MS = 500,      /* between two answers to one peer's digests */
     GREET_LEAST_MS = 250,       /* between two digests to peers just met */
@@ -115,6 +115,7 @@ void core_ask(struct gossip *gossip, uint64_t prefix);
 /* The same for a record that was announced, until it is here. */
 void core_want(struct gossip *gossip, const struct id *from,
                const struct statement *statement);
+bool core_wanted(const struct gossip *gossip, uint64_t prefix);
 void core_want_again(struct gossip *gossip, struct effects *effects);
 /* Send a message with what is listed and asked, what is said of the receiver, and rumors
  * as they fit. */

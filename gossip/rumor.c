@@ -40,8 +40,10 @@ core_want(struct gossip *gossip, const struct id *from, const struct statement *
     for (size_t i = 0; i < gossip->wanted_count && !wanted; i++)
         if (gossip->wanted[i].prefix == statement->prefix)
             wanted = &gossip->wanted[i];
-    if (wanted && gossip->now_ms - wanted->at_ms < ASK_AGAIN_MS)
+    if (wanted && gossip->now_ms - wanted->at_ms < ASK_AGAIN_MS) {
+        wanted->from = *from; /* the next time, another */
         return;
+    }
     if (!wanted && gossip->wanted_count < WANTED_MAX) {
         wanted = &gossip->wanted[gossip->wanted_count++];
         wanted->times = 0;
@@ -55,6 +57,15 @@ core_want(struct gossip *gossip, const struct id *from, const struct statement *
                               .from = *from,
                               .at_ms = gossip->now_ms,
                               .times = wanted->times + 1};
+}
+
+bool
+core_wanted(const struct gossip *gossip, uint64_t prefix)
+{
+    for (size_t i = 0; i < gossip->wanted_count; i++)
+        if (gossip->wanted[i].prefix == prefix)
+            return true;
+    return false;
 }
 
 static bool
