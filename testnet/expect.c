@@ -569,6 +569,32 @@ check_same(const struct history *history, const struct outcome *outcome,
     free(other);
 }
 
+/* ---- links ---- */
+
+static void
+check_links(const struct history *history, const struct links_seen *seen,
+            struct verdict *verdict)
+{
+    const struct expectations *expect = &history->scenario->expect;
+    if (seen->passed_ms)
+        check(verdict, "links", true,
+              "%.1f s after the swarm was formed all are within %g %%; the worst: %s",
+              (double)seen->passed_ms / 1e3, expect->links_within * 100, seen->what);
+    else if (seen->looks == 0)
+        check(verdict, "links", false, "the run was over before %g s",
+              expect->links_by_s);
+    else
+        check(verdict, "links", false, "%s, %g %% off is allowed (%d looks)", seen->what,
+              expect->links_within * 100, seen->looks);
+    if (seen->spent[0])
+        check(verdict, "probe_budget", false, "%s", seen->spent);
+    else
+        check(verdict, "probe_budget", true,
+              "%.1f MB of probes by all nodes, nobody above a hundredth of its uplink in "
+              "an hour",
+              (double)seen->probe_bytes / 1e6);
+}
+
 /* ---- all of it ---- */
 
 void
@@ -597,6 +623,8 @@ expect_judge(const struct history *history, const struct outcome *outcome,
         check_minority(history, verdict);
     if (expect->healed_within_s >= 0)
         check_healed(history, verdict);
+    if (expect->links_within >= 0)
+        check_links(history, outcome->links, verdict);
     if (expect->same_loss_as[0])
         check_same(history, outcome, curve, count, verdict);
     free(curve);

@@ -5,6 +5,7 @@
 #define TESTNET_EXPECT_H
 
 #include "testnet/history.h"
+#include "testnet/links.h"
 
 enum { CHECKS_MAX = 32 };
 
@@ -23,6 +24,7 @@ struct outcome {
     bool job;                        /* there was one */
     const struct history *reference; /* of same_loss_as; NULL without */
     const char *reference_trouble;   /* it did not do: why; or "" */
+    const struct links_seen *links;  /* what was seen of the nodes' estimates */
 };
 
 struct verdict {

@@ -47,7 +47,8 @@ struct runner {
     struct process train;
     char job[PATH_BYTES_MAX], train_log[PATH_BYTES_MAX];
     bool submitting, submitted;
-    int64_t start_ms, measure_ms, links_ms, ended_ms;
+    int64_t start_ms, measure_ms, links_ms, look_ms, ended_ms;
+    struct links_seen links;
     char trouble[200], deaths[200];
     bool timed_out;
 };
@@ -526,6 +527,31 @@ do_events(struct runner *runner, int64_t now)
     }
 }
 
+/* ---- what the nodes know of their links ---- */
+
+static void
+look_at_links(struct runner *runner, int64_t now)
+{
+    const struct scenario *scenario = runner->scenario;
+    struct links_seen *seen = &runner->links;
+    int64_t since_ms = now - runner->history->formed_ms;
+    if (now < runner->look_ms || !links_due(scenario, seen, since_ms))
+        return;
+    runner->look_ms = now + LINKS_LOOK_MS;
+    struct json *answer = control_status(runner->machines[0].folder, LINKS_LOOK_MS);
+    links_look(scenario, json_get(answer, "status"), since_ms, seen);
+    json_free(answer);
+    seen->probe_bytes = 0;
+    seen->spent[0] = '\0';
+    for (int i = 0; i < scenario->nodes_count && seen->passed_ms; i++) {
+        if (!runner->machines[i].process.pid)
+            continue;
+        answer = control_status(runner->machines[i].folder, LINKS_LOOK_MS);
+        links_spent(json_get(answer, "status"), seen);
+        json_free(answer);
+    }
+}
+
 /* ---- the loop ---- */
 
 static int
@@ -550,6 +576,9 @@ over(struct runner *runner, int64_t now)
     bool ended = runner->scenario->job ? history_job_ended(history)
                                        : history->formed_ms && !events_left(runner, true);
     if (!ended)
+        return false;
+    if (history->formed_ms &&
+        !links_over(runner->scenario, &runner->links, now - history->formed_ms))
         return false;
     if (runner->ended_ms == 0) {
         runner->ended_ms = now;
@@ -595,8 +624,10 @@ run_loop(struct runner *runner)
             form(runner, now);
         else if (runner->scenario->job && !runner->submitted)
             submit(runner, now);
-        if (runner->history->formed_ms)
+        if (runner->history->formed_ms) {
             do_events(runner, now);
+            look_at_links(runner, now);
+        }
         screen_tick(&runner->screen, runner->history, now);
         clock_sleep_ms(TICK_MS);
     }
@@ -630,7 +661,8 @@ runner_run(const struct scenario *scenario, const struct runner_options *options
                               .deaths = runner->deaths,
                               .job = scenario->job != NULL,
                               .reference = options->reference,
-                              .reference_trouble = options->reference_trouble};
+                              .reference_trouble = options->reference_trouble,
+                              .links = &runner->links};
     report->seconds = (double)(clock_ms() - runner->start_ms) / 1e3;
     stop_all(runner);
     relay_stop(runner->relay);

@@ -28,9 +28,9 @@ struct event_file {
 
 struct expect_file {
     double *loss_below, *recovered_within_s, *within, *joined_within_s, *pause_below_s,
-        *rejoined_within_s, *healed_within_s;
+        *rejoined_within_s, *healed_within_s, *links_within, *links_by_s;
     int64_t *steps, *stages, *replicas, *steps_lost_max, *steps_compared;
-    bool new_leader, exact, fenced, minority_paused;
+    bool new_leader, exact, fenced, minority_paused, links_passive;
     char *same_loss_as;
 };
 
@@ -102,6 +102,9 @@ static const cyaml_schema_field_t expect_fields[] = {
     TRUTH(expect_file, fenced),
     TRUTH(expect_file, minority_paused),
     NUMBER(expect_file, healed_within_s),
+    NUMBER(expect_file, links_within),
+    NUMBER(expect_file, links_by_s),
+    TRUTH(expect_file, links_passive),
     CYAML_FIELD_END};
 static const cyaml_schema_field_t scenario_fields[] = {
     WORD("name", OPTIONAL, struct scenario_file, name),
@@ -308,7 +311,10 @@ take_expect(const struct expect_file *file, struct expectations *out)
     TAKE(pause_below_s);
     TAKE(rejoined_within_s);
     TAKE(healed_within_s);
+    TAKE(links_within);
 #undef TAKE
+    out->links_by_s = file->links_by_s ? *file->links_by_s : 10;
+    out->links_passive = file->links_passive;
     out->within = file->within ? *file->within : 1e-3;
     out->steps_compared = file->steps_compared ? *file->steps_compared : 50;
     out->new_leader = file->new_leader;

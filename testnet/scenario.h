@@ -48,6 +48,12 @@
  *   minority_paused      after each cut, one side goes on, the other says that it pauses
  *                        and applies nothing until it heals
  *   healed_within_s      after each heal: until all nodes are in the newest epoch
+ *   links_within         every estimate of a link between two zones is within this share
+ *                        of its rate (0.15), in three looks in a row of the first node's
+ *                        status; and no node spent more on probes than an hour may see
+ *   links_by_s           ... from so many seconds after the swarm was formed on (left out:
+ *                        10); a machine under load has 20 s more
+ *   links_passive        ... only those count that rest on the job's own traffic
  *
  * Checked always: the job ended well and in time, all events took place, no two epochs
  * share a number, every step is applied once and in order, all nodes agree about it, and
@@ -105,8 +111,8 @@ struct expectations {
     double loss_below;
     int64_t steps, stages, replicas, steps_lost_max, steps_compared;
     double recovered_within_s, within, joined_within_s, pause_below_s, rejoined_within_s,
-        healed_within_s;
-    bool new_leader, exact, fenced, minority_paused;
+        healed_within_s, links_within, links_by_s;
+    bool new_leader, exact, fenced, minority_paused, links_passive;
     char same_loss_as[PATH_BYTES_MAX]; /* a path that can be opened */
 };
 

@@ -28,6 +28,8 @@ stage_set(struct scenario *scenario, struct history *history)
                                              .pause_below_s = -1,
                                              .rejoined_within_s = -1,
                                              .healed_within_s = -1,
+                                             .links_within = -1,
+                                             .links_by_s = 10,
                                              .within = 1e-3,
                                              .steps_compared = 2}};
     history_init(history, scenario);
