@@ -15,6 +15,7 @@ enum {
     BETTER_MS = 10 * 60 * 1000,    /* for so long a lower bound adds nothing */
     ROUND_TRIP_MS = 5 * 60 * 1000, /* one of the two windows of the smallest round trip */
     TELL_AGAIN_MS = 5 * 1000,
+    OLD_MS = 10 * 60 * 1000, /* what was told as fresh is told again */
     LIMITED_CONFIDENCE = 20,
     NEAR = 21098,  /* log2(1.25) */
     FAR = 66187,   /* log2(e^0.7): a sample that is no noise */
@@ -35,6 +36,8 @@ struct link {
     bool told;              /* in a record already, as: */
     uint16_t told_rate;
     uint8_t told_confidence;
+    enum link_method told_method;
+    bool told_fresh;
     int64_t told_us;
 };
 
@@ -376,6 +379,8 @@ links_fill(struct links *links, int64_t now_ms, struct record_link *out)
         link->told_rate = told.rate;
         link->told_us = told.round_trip_us;
         link->told_confidence = told.confidence;
+        link->told_method = told.method;
+        link->told_fresh = told.age_s < LINK_FRESH_S;
     }
     for (size_t i = 0; i < links->count; i++)
         if (tellable(links->list[i]) && rank(links, i) < RECORD_LINKS_MAX)
@@ -410,9 +415,12 @@ links_changed(const struct links *links, int64_t now_ms)
         moved = moved < 0 ? -moved : moved;
         if (!link->told_rate || moved > NEAR >> 12 || (again && moved >= STEPS_TOLD))
             return true;
-        int32_t sure = confidence(link, now_ms);
-        if (again &&
-            (sure >= LINK_CONFIDENT) != (link->told_confidence >= LINK_CONFIDENT))
+        bool sure = confidence(link, now_ms) >= LINK_CONFIDENT,
+             old = now_ms - link->sampled_ms >= OLD_MS,
+             told_sure = link->told_confidence >= LINK_CONFIDENT;
+        enum link_method method = link->probed ? LINK_PROBE : LINK_PASSIVE;
+        if (again && (sure != told_sure || method != link->told_method ||
+                      (old && link->told_fresh)))
             return true;
     }
     return false;

@@ -47,11 +47,17 @@ bool links_find(const struct links *links, int64_t now_ms, const struct id *peer
 
 /* Is there something to tell since the last links_fill()? A rate that appeared or moved
  * by a quarter; one that moved by two steps of its code, if that was 5 s ago; a round trip
- * that moved by more than a quarter and a millisecond; a confidence that fell below what a
- * plan may rest on (LINK_CONFIDENT). */
+ * that moved by more than a quarter and a millisecond; also after those 5 s: a confidence
+ * that crossed what a plan may rest on (LINK_CONFIDENT), another method, or an age of 10
+ * minutes where it was below LINK_FRESH_S. */
 bool links_changed(const struct links *links, int64_t now_ms);
 
-enum { LINK_CONFIDENT = 50, LINK_MODEL_CONFIDENCE = 30 };
+enum {
+    LINK_CONFIDENT = 50,
+    LINK_MODEL_CONFIDENCE = 30,
+    LINK_FRESH_S = 60,
+    LINK_SURE = 80
+};
 
 const char *link_method_name(enum link_method method); /* "probe" */
 

@@ -14,7 +14,7 @@ enum {
     PROBE_MS_MAX = 4500, /* a probe without an end */
     REST_MS = 50,        /* between two probes of ours */
     AGAIN_MS = 200,      /* the receiver or the zones' path is busy */
-    MEASURED_MS = 3000,  /* until its record tells what a probe brought */
+    MEASURED_MS = 5000,  /* until its record tells what a probe brought */
     FAILED_MS = 60 * 1000,
     HOUR_MS = 60 * 60 * 1000,
     UNKNOWN_BYTES = 16 << 20,
@@ -223,7 +223,7 @@ survey_tick(struct survey *survey, int64_t now_ms, const struct survey_target *t
     uint64_t ties = 0;
     for (size_t i = 0; i < count; i++) {
         const struct survey_target *target = &targets[i];
-        if (target->confidence >= LINK_CONFIDENT ||
+        if ((target->confidence >= LINK_CONFIDENT && !target->again) ||
             wait_until(survey, &target->id) > now_ms)
             continue;
         bool better =

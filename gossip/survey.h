@@ -47,6 +47,7 @@ struct survey_target {
     int confidence;      /* in what is known of the link to it; 0: not measured */
     int64_t bytes_per_s; /* 0: not measured */
     bool wanted;         /* a plan rests on it: goes first */
+    bool again;          /* due though confident: one probe may have been disturbed */
 };
 
 struct survey_ask {

@@ -134,7 +134,14 @@ add_target(const struct node *node, const struct id *id, int64_t now,
     if (!link || link->rate == 0)
         return;
     target->confidence = link->confidence;
+    /* Traffic goes over it: what it lacks in confidence a probe would not give it. */
+    if (link->method == LINK_PASSIVE && link->age_s < LINK_FRESH_S && !target->wanted &&
+        target->confidence < LINK_CONFIDENT)
+        target->confidence = LINK_CONFIDENT;
     target->bytes_per_s = rate_decode(link->rate);
+    /* A second probe confirms the first, or puts it in doubt. */
+    target->again = link->method == LINK_PROBE && link->confidence < LINK_SURE &&
+                    link->age_s < LINK_FRESH_S;
 }
 
 static size_t

@@ -2,12 +2,11 @@
 #include "transport/base/limits.h"
 
 enum {
-    WINDOW_FIRST = 64 << 10,
+    WINDOW_FIRST = 32 << 10,
     CHUNKS_IN_WINDOW = 8,
     PROBE_CHUNK_MIN = 16 << 10,
     HINT_MS = 60,         /* begin with so much of what the link is thought to carry */
     QUEUE_US = 20 * 1000, /* and a quarter of the round trip: the link is full */
-    RECENT_MIN = 4,
     FULL_US_MAX = 1000 * 1000,
     PROBE_US_MAX = 3 * 1000 * 1000
 };
@@ -58,6 +57,11 @@ probe_sent(struct probe *probe, const struct probe_chunk *chunk, uint64_t sent,
            int64_t now_us)
 {
     probe->sent_bytes += chunk->bytes;
+    probe->sent = sent;
+    if (!probe->round_ends) {
+        probe->round_ends = sent;
+        probe->round_us = now_us;
+    }
     probe->broken = false;
     if (probe->flight_count < PROBE_FLIGHT) {
         unsigned at = (probe->flight_first + probe->flight_count++) % PROBE_FLIGHT;
@@ -93,13 +97,29 @@ static bool
 queued(const struct probe *probe)
 {
     int64_t queue_us = probe->full ? QUEUE_US / 2 : QUEUE_US;
-    unsigned count =
-        probe->recent_count < PROBE_RECENT ? probe->recent_count : PROBE_RECENT;
     int64_t least = INT64_MAX;
-    for (unsigned i = 0; i < count; i++)
+    for (unsigned i = 0; i < PROBE_RECENT; i++)
         least = probe->recent_us[i] < least ? probe->recent_us[i] : least;
-    return count >= RECENT_MIN &&
+    return probe->recent_count >= PROBE_RECENT &&
            least > probe->least_us + probe->least_us / 4 + queue_us;
+}
+
+/* A round is over when what was on the way at its begin is credited. */
+static void
+count_round(struct probe *probe, uint64_t acked, uint64_t bytes, int64_t now_us)
+{
+    probe->round_bytes += bytes;
+    if (acked < probe->round_ends || !probe->round_ends || now_us <= probe->round_us)
+        return;
+    int64_t per_s = (int64_t)probe->round_bytes * 1000000 / (now_us - probe->round_us);
+    bool grew = per_s > probe->best_per_s / 8 * 9;
+    probe->flat = grew ? 0 : probe->flat + 1;
+    if (per_s > probe->best_per_s)
+        probe->best_per_s = per_s;
+    probe->rounds++;
+    probe->round_ends = probe->sent;
+    probe->round_bytes = 0;
+    probe->round_us = now_us;
 }
 
 bool
@@ -114,9 +134,11 @@ probe_credited(struct probe *probe, uint64_t acked, uint64_t bytes, bool enough,
         if (probe->least_us == 0 || us < probe->least_us)
             probe->least_us = us;
     }
-    bool full = queued(probe) || probe->window_bytes >= BULK_WINDOW_BYTES;
+    count_round(probe, acked, bytes, now_us);
+    bool slow = queued(probe), flat = probe->full ? probe->flat > 0 : probe->flat > 1;
+    bool full = (slow && flat) || probe->window_bytes >= BULK_WINDOW_BYTES;
     if (!full) {
-        probe->window_bytes += (size_t)bytes;
+        probe->window_bytes += (size_t)(slow ? bytes / 4 : bytes);
         if (probe->window_bytes > BULK_WINDOW_BYTES)
             probe->window_bytes = BULK_WINDOW_BYTES;
     }

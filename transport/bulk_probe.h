@@ -2,11 +2,14 @@
  * bulk_probe.h - the sender's side of a bandwidth probe: how much may be on the way, and
  * when it has been enough. No sockets, no clocks.
  *
- * Begins with four small chunks and lets as much more out as is credited, so that it
- * doubles each round trip, until the chunks' own round trips say that a queue of 20 ms
- * and a quarter has built up before the bottleneck (as HyStart does, Ha and Rhee, 2011):
- * the link is full, and not much more than full, since what is queued delays others. From
- * then on chunks are marked as following on one another, and the receiver measures.
+ * Begins with two small chunks and lets as much more out as is credited, so that it
+ * doubles each round trip. When the chunks' own round trips say that a queue of 20 ms and
+ * a quarter has built up (as HyStart does, Ha and Rhee, 2011) it grows by quarters; when
+ * two rounds then bring no more bytes a second than the best before (as BBR's start-up
+ * does), the link is full, and not much more than full, since what is queued delays
+ * others. Either sign alone would be fooled: by a machine that is slow to answer, or by
+ * one lame round. From then on chunks are marked as following on one another, and the
+ * receiver measures.
  */
 #ifndef TRANSPORT_BULK_PROBE_H
 #define TRANSPORT_BULK_PROBE_H
@@ -15,7 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { PROBE_FLIGHT = 128, PROBE_RECENT = 8 };
+enum { PROBE_FLIGHT = 128, PROBE_RECENT = 4 };
 
 struct probe {
     bool active;
@@ -28,6 +31,11 @@ struct probe {
     int64_t least_us; /* the shortest round trip of a chunk; 0: none yet */
     int64_t recent_us[PROBE_RECENT];
     unsigned recent_count;
+    uint64_t sent, round_ends; /* the channel's count: so far, and where the round ends */
+    uint64_t round_bytes;
+    int64_t round_us;      /* when it began */
+    int64_t best_per_s;    /* what a round brought at best */
+    unsigned rounds, flat; /* rounds in a row that brought no more */
     struct {
         uint64_t sent; /* what was sent with it, in the channel's count */
         int64_t us;

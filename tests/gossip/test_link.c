@@ -257,8 +257,16 @@ START_TEST(a_change_shows_until_it_is_told)
     only(links, 60000);
     links_round_trip(links, 60001, &peer, 100);
     ck_assert(!links_changed(links, 60001)); /* below a millisecond: chance */
+    only(links, 60001);
+    ck_assert(!links_changed(links, 60000 + 9 * MINUTE_MS));
+    ck_assert(links_changed(links, 60000 + 11 * MINUTE_MS)); /* told as fresh */
+    only(links, 60000 + 11 * MINUTE_MS);
+    ck_assert(!links_changed(links, 60000 + 12 * MINUTE_MS));
     /* A plan may not rest on it any more. */
     ck_assert(links_changed(links, 60000 + 40 * MINUTE_MS));
+    only(links, 60000 + 40 * MINUTE_MS);
+    give_probe(links, 60000 + 40 * MINUTE_MS, 1000000, 170000);
+    ck_assert(links_changed(links, 60000 + 41 * MINUTE_MS)); /* by another method */
     links_free(links);
 }
 END_TEST

@@ -9,12 +9,13 @@ Suite *suite_history(void);
 Suite *suite_expect(void);
 Suite *suite_verdict(void);
 Suite *suite_runner(void);
+Suite *suite_links(void);
 
 int
 main(void)
 {
     Suite *(*const suites[])(void) = {suite_scenario, suite_relay,  suite_process,
                                       suite_history,  suite_expect, suite_verdict,
-                                      suite_runner,   NULL};
+                                      suite_runner,   suite_links,  NULL};
     return suite_run(suites);
 }

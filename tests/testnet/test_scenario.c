@@ -58,6 +58,8 @@ START_TEST(the_designs_example_is_read)
     ck_assert(scenario->expect.loss_below == 2.6 && scenario->expect.within == 1e-3);
     ck_assert(scenario->expect.steps < 0 && scenario->expect.joined_within_s < 0);
     ck_assert_int_eq(scenario->expect.steps_compared, 50);
+    ck_assert(scenario->expect.links_within < 0 && scenario->expect.links_by_s == 10 &&
+              !scenario->expect.links_passive);
     ck_assert_ptr_nonnull(strstr(scenario->expect.same_loss_as, "/single.yaml"));
     ck_assert_ptr_nonnull(strstr(scenario->job, "{...}"));
     scenario_free(scenario);
