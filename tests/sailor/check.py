@@ -1,0 +1,433 @@
+#!/usr/bin/env python3
+"""Hold `flotilla plan` against the referee, its own words and the published planner's faults.
+
+usage: check.py [--flotilla BINARY] [--long] [NAME...]
+  --long   also the rows that take a while
+
+Each check is a function whose name is a sentence. Prints a line for one that fails, and at the
+end the line that tests/run.sh adds up. Needs nothing but this folder and the binary.
+"""
+import argparse
+import json
+import os
+import re
+import resource
+import subprocess
+import sys
+import tempfile
+import traceback
+import xml.dom.minidom
+
+import referee
+import scenario
+import validate
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+DATA = os.path.join(HERE, "data")
+A, V, G = "A100-40", "V100-16", "GH-96"
+C, B = "us-central1-a", "us-central1-b"
+FIVE = ["us-central1-a", "us-central1-b", "us-central1-c", "us-central1-f", "us-west1-b"]
+FLOTILLA = None
+
+
+class Wrong(Exception):
+    """What a check found; its text is for people."""
+
+
+def that(condition, text):
+    if not condition:
+        raise Wrong(text)
+
+
+def pools_text(pools):
+    return ",".join(f"{d}:{z}:{n}" for (d, z), n in pools.items())
+
+
+class Case:
+    """A scenario's files in a folder of their own, and what flotilla says of them."""
+
+    def __init__(self, pools, model="OPT-350", batch=1024, objective=None, max_usd=None, min_rate=None):
+        self.pools, self.model, self.batch = pools, model, batch
+        self.folder = tempfile.TemporaryDirectory(prefix="flotilla-plan-")
+        argv = ["--data", DATA, "--model", model, "--global-batch", str(batch), "--pools", pools_text(pools),
+                "-o", self.folder.name]
+        argv += ["--objective", objective] if objective else []
+        argv += ["--max-usd-per-iteration", repr(max_usd)] if max_usd is not None else []
+        argv += ["--min-iterations-per-s", repr(min_rate)] if min_rate is not None else []
+        that(scenario.main(argv) == 0, "scenario.py ended with an error")
+
+    def path(self, name):
+        return os.path.join(self.folder.name, name)
+
+    def edit(self, name, piece, other):
+        with open(self.path(name), encoding="utf-8") as file:
+            text = file.read()
+        that(piece in text, f"{name} has no \"{piece}\" to replace")
+        with open(self.path(name), "w", encoding="utf-8") as file:
+            file.write(text.replace(piece, other, 1))
+
+    def run(self, *options):
+        command = [FLOTILLA, "plan", "--cluster", self.path("cluster.yaml"), "--job", self.path("job.yaml"), *options]
+        return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+
+    def plan(self, *options):
+        done = self.run("--json", *options)
+        that(done.returncode == 0, f"exit status {done.returncode}: {done.stderr.strip()}")
+        return json.loads(done.stdout)
+
+    def score(self, plan):
+        return referee.score(DATA, self.model, self.batch, self.pools, plan)
+
+    def refused(self, status, *words):
+        done = self.run("--json")
+        that(done.returncode == status, f"exit status {done.returncode}, not {status}: {done.stderr.strip()}")
+        that(done.stdout == "", "something is on standard output")
+        that(done.stderr.startswith("flotilla plan: ") and len(done.stderr.strip().splitlines()) == 1,
+             f"not one sentence: {done.stderr!r}")
+        for word in words:
+            that(word in done.stderr, f"\"{done.stderr.strip()}\" does not say \"{word}\"")
+
+
+def valid(case, plan):
+    """The plan as the referee sees it: no fault, and its figures are those predicted."""
+    score = case.score(plan)
+    that(not score["faults"], f"the referee finds {score['faults']}")
+    for name in ("iteration_s", "usd_per_iteration"):
+        ours, theirs = plan["predicted"][name], score[name]
+        that(abs(ours / theirs - 1) <= 1e-6, f"{name} is {ours}, the referee has {theirs}")
+    return score
+
+
+def at_least(pools, rate):
+    case = Case(pools)
+    score = valid(case, case.plan())
+    that(score["iterations_per_s"] >= rate - 5e-5, f"{score['iterations_per_s']:.5f} it/s, known is {rate}")
+
+
+def zones(count):
+    return {(A, zone): count for zone in FIVE}
+
+
+# ---- rows of the table ----
+
+def row_of_32_a100():
+    at_least({(A, C): 32}, 0.1297)
+
+
+def row_of_80_a100():
+    at_least({(A, C): 80}, 0.2722)
+
+
+def row_of_32_a100_and_32_v100():
+    at_least({(A, C): 32, (V, C): 32}, 0.1505)
+
+
+def row_of_80_a100_and_80_v100():
+    at_least({(A, C): 80, (V, C): 80}, 0.3207)
+
+
+def row_of_32_a100_and_96_v100():
+    at_least({(A, C): 32, (V, C): 96}, 0.2035)
+
+
+def row_of_five_zones_of_32():
+    at_least(zones(32), 0.4153)
+
+
+def row_of_the_least_cost():
+    case = Case({(A, C): 128, (V, C): 128, (A, B): 128, (V, B): 128}, objective="cost", min_rate=0.2)
+    score = valid(case, case.plan())
+    that(score["usd_per_iteration"] <= 0.2774, f"{score['usd_per_iteration']:.4f} USD, known is 0.2773")
+    that(score["iterations_per_s"] >= 0.2, f"{score['iterations_per_s']} it/s, asked for 0.2")
+
+
+def long_row_of_128_a100():
+    at_least({(A, C): 128}, 0.4175)
+
+
+def long_row_of_128_a100_and_384_v100():
+    at_least({(A, C): 128, (V, C): 384}, 0.5862)
+
+
+def long_row_of_five_zones_of_128():
+    at_least(zones(128), 1.0208)
+
+
+def long_row_of_three_types_of_256():
+    case = Case({(A, C): 256, (V, C): 256, (G, C): 256})
+    valid(case, case.plan())
+
+
+# ---- the published planner's faults, by their numbers ----
+
+def fault_1_the_cost_objective_considers_more_than_one_stage():
+    case = Case({(V, C): 32}, model="GPT-Neo-2.7", batch=256, objective="cost")
+    plan = case.plan()
+    valid(case, plan)
+    that(len(plan["stages"]) > 1, "the model does not fit one stage of these devices, yet there is one")
+
+
+def fault_2_a_request_for_less_does_not_get_the_plan_for_more():
+    for count in (128, 32):
+        case = Case({(A, C): count})
+        plan = case.plan()
+        used = sum(r["tp"] for s in plan["stages"] for r in s["replicas"])
+        that(used <= count, f"{used} devices of {count}")
+        valid(case, plan)
+
+
+def fault_3_a_zone_has_no_more_than_it_has_and_the_batch_is_kept():
+    for batch in (1024, 1000, 94):
+        case = Case({(A, C): 12, (A, B): 20, (V, C): 8}, batch=batch)
+        score = valid(case, case.plan())
+        that(score["batch_kept"] and score["feasible"], "the batch or a pool is not kept")
+
+
+def fault_4_slow_devices_beside_fast_ones_make_nothing_worse():
+    alone = Case({(A, C): 80}).plan()["predicted"]["iteration_s"]
+    both = Case({(A, C): 80, (V, C): 80}).plan()["predicted"]["iteration_s"]
+    that(both <= alone, f"{both} s with V100s, {alone} s without")
+
+
+def fault_5_a_reduction_across_zones_costs_what_it_costs():
+    case = Case({(A, C): 16, (A, "us-west1-b"): 16})
+    ring = [{"device": A, "zone": z, "tp": 4, "micro_batches": 32} for z in (C, C, "us-west1-b", "us-west1-b")]
+    given = {"micro_batch": 8, "stages": [{"first_layer": 0, "layers": 26, "replicas": ring}]}
+    with open(case.path("given.json"), "w", encoding="utf-8") as file:
+        json.dump(given, file)
+    plan = case.plan("--evaluate", case.path("given.json"))
+    valid(case, plan)
+    near = Case({(A, C): 32})
+    for replica in ring:
+        replica["zone"] = C
+    with open(near.path("given.json"), "w", encoding="utf-8") as file:
+        json.dump(given, file)
+    inside = near.plan("--evaluate", near.path("given.json"))["predicted"]
+    that(plan["predicted"]["iteration_s"] > inside["iteration_s"] * 1.05, "as fast as inside one zone")
+    that(plan["predicted"]["egress_usd"] > 0 and inside["egress_usd"] == 0, "what leaves a zone costs nothing")
+
+
+def fault_5_a_budget_of_nothing_is_a_limit():
+    case = Case({(A, C): 8})
+    case.edit("job.yaml", "objective: throughput", "objective: throughput\nlimits: {usd_per_iteration: 0}")
+    case.refused(1, "USD")
+
+
+def fault_5_a_budget_is_kept():
+    free = Case({(A, C): 32, (V, C): 32}).plan()["predicted"]
+    limit = free["usd_per_iteration"] * 0.9
+    case = Case({(A, C): 32, (V, C): 32}, max_usd=limit)
+    plan = case.plan()
+    valid(case, plan)
+    that(plan["predicted"]["usd_per_iteration"] <= limit, "dearer than the limit")
+    that(plan["predicted"]["iteration_s"] >= free["iteration_s"], "faster under a limit than without")
+
+
+def fault_5_what_was_not_measured_is_not_planned():
+    case = Case({(A, C): 16})
+    name = f"OPT-350.{A}.json"
+    with open(case.path(name), encoding="utf-8") as file:
+        profile = json.load(file)
+    profile["times"] = [t for t in profile["times"] if (t["tp"], t["micro_batch"]) == (4, 2)]
+    with open(case.path(name), "w", encoding="utf-8") as file:
+        json.dump(profile, file)
+    plan = case.plan()
+    that(plan["micro_batch"] == 2 and all(r["tp"] == 4 for s in plan["stages"] for r in s["replicas"]),
+         "the plan has what the profile has not")
+
+
+def fault_6_an_answer_takes_no_tables_and_little_memory():
+    case = Case({(A, C): 32, (V, C): 96})
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    case.plan()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    that(seconds < 3, f"{seconds:.2f} s of computing, from load to answer")
+    that(after.ru_maxrss < 200 * 1024, f"{after.ru_maxrss / 1024:.0f} MB at the peak")
+
+
+def fault_7_layers_degrees_and_micro_batches_are_free():
+    split = Case({(A, C): 32, (V, C): 32}).plan()
+    that(len({s["layers"] for s in split["stages"]}) > 1, "the layers are split evenly")
+    mixed = Case({(A, C): 32, (V, C): 96}).plan()
+    counts = {r["micro_batches"] for r in mixed["stages"][0]["replicas"]}
+    that(len(counts) > 1, "every pipeline takes as many micro-batches, fast or slow")
+
+
+# ---- words and numbers ----
+
+def without_seconds(plan):
+    plan["search"].pop("seconds")
+    return plan
+
+
+def two_runs_differ_in_the_seconds_alone():
+    case = Case({(A, C): 16, (V, C): 16})
+    first, second = case.plan(), case.plan()
+    that(without_seconds(first) == without_seconds(second), "two answers to one question")
+
+
+def an_evaluated_plan_is_what_was_predicted():
+    case = Case({(A, C): 16, (V, C): 16})
+    plan = case.plan()
+    with open(case.path("plan.json"), "w", encoding="utf-8") as file:
+        json.dump(plan, file)
+    again = case.plan("--evaluate", case.path("plan.json"))
+    that(again["predicted"] == plan["predicted"] and again["stages"] == plan["stages"], "another plan")
+
+
+def numbers_of(value, out):
+    """Every number of a document, as the page may write it."""
+    if isinstance(value, dict):
+        for member in value.values():
+            numbers_of(member, out)
+    elif isinstance(value, list):
+        for member in value:
+            numbers_of(member, out)
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        out.update({format(value, ".6g"), format(value, ".5g"), format(value / 2**30, ".2f")})
+        if isinstance(value, int):
+            out.add(str(value))
+    elif isinstance(value, str):
+        out.update(re.findall(r"\d+(?:\.\d+)?", value))
+    return out
+
+
+def every_number_on_the_page_is_in_the_document():
+    for case in (Case({(A, C): 32, (V, C): 32}), Case({(A, C): 16, (A, B): 16}, objective="cost", min_rate=0.05)):
+        page = case.run("--explain").stdout
+        plan = case.plan("--explain")
+        known = numbers_of(plan, set()) | {"0"}
+        for stages in (plan["stages"], (plan["runner_up"] or {}).get("stages", [])):
+            for number, stage in enumerate(stages):
+                known |= {str(number), str(stage["first_layer"] + stage["layers"] - 1)}
+                kinds = [(r["device"], r["zone"], r["tp"], r["micro_batches"]) for r in stage["replicas"]]
+                known |= {str(kinds.count(kind)) for kind in kinds}
+        known |= {str(r["first_layer"] + r["layers"] - 1) for r in plan["ruled_out"]}
+        for line in page.splitlines():
+            for number in re.findall(r"(?<![A-Za-z0-9.-])\d+(?:\.\d+)?(?:e[-+]\d+)?(?![A-Za-z0-9.-])", line):
+                that(number in known, f"{number} is on the page and not in the document: {line}")
+        for part in ("STAGES BY ZONE", "MEMORY OF A DEVICE", "ONE STEP", "WHAT BOUNDS IT", "RUNNER-UP", "RULED OUT",
+                     "ONE MORE MACHINE"):
+            that(part in page, f"the page lacks {part}")
+
+
+def the_picture_parses_and_has_the_iteration():
+    case = Case({(A, C): 32, (V, C): 32})
+    plan = case.plan("--svg", case.path("plan.svg"))
+    with xml.dom.minidom.parse(case.path("plan.svg")) as picture:
+        texts = [t.firstChild.data for t in picture.getElementsByTagName("text") if t.firstChild]
+        that(picture.documentElement.tagName == "svg", "no svg")
+    that(any(format(plan["predicted"]["iteration_s"], ".6g") in t for t in texts), "the iteration is not on it")
+
+
+def bars_name_what_is_there():
+    case = Case({(A, C): 8})
+    plan = case.plan()
+    for memory in plan["predicted"]["memory"]:
+        parts = sum(memory[k] for k in ("weights", "gradients", "optimizer", "activations", "workspace"))
+        that(parts == memory["total"] <= memory["room"], f"the parts of {memory} do not add up")
+    seconds = plan["bound_by"]["seconds"]
+    that(abs(sum(seconds.values()) - plan["predicted"]["iteration_s"]) < 1e-9, "the parts of the time do not add up")
+
+
+# ---- what cannot be ----
+
+def what_does_not_fit_is_said_with_numbers():
+    Case({(V, C): 1}, model="GPT-Neo-2.7", batch=64).refused(1, "GiB")
+
+
+def a_rate_out_of_reach_is_said_with_numbers():
+    Case({(A, C): 8}, min_rate=100.0).refused(1, "iterations")
+
+
+def wrong_files_get_a_sentence():
+    edits = [("cluster.yaml", "memory: 40GiB", "memroy: 40GiB", 2, ["did you mean \"memory\""]),
+             ("cluster.yaml", "count: 8", "count: 1000000000", 2, ["1000000000", "65536"]),
+             ("cluster.yaml", "count: 8", "count: 0", 1, ["no devices"]),
+             ("cluster.yaml", "count: 8", "count: -1", 2, ["-1"]),
+             ("cluster.yaml", "zone: us-central1-a", "zone: us-central1-x", 2, ["us-central1-x", "did you mean"]),
+             ("cluster.yaml", "to: us-central1-a", "to: mars", 2, ["mars"]),
+             ("cluster.yaml", "curve: k3", "mbit_per_s: -5", 2, ["mbit_per_s is -5"]),
+             ("job.yaml", "objective", "objektive", 2, ["line 4", "did you mean \"objective\""]),
+             ("job.yaml", "sequences: 64", "sequences: 0", 2, ["batch.sequences is 0"]),
+             ("job.yaml", "profiled: OPT-350", "profiled: OPT-351", 2, ["OPT-351"]),
+             (f"OPT-350.{A}.json", "[0.0004, ", "[", 2, ["forward_s has 25 entries"]),
+             (f"OPT-350.{A}.json", "[0.0004, ", "[-0.0004, ", 2, ["forward_s[0] is -0.0004"])]
+    for name, piece, other, status, words in edits:
+        case = Case({(A, C): 8}, batch=64)
+        case.edit(name, piece, other)
+        case.refused(status, *words)
+
+
+def a_price_that_is_missing_is_named_under_cost():
+    case = Case({(A, C): 8}, batch=64, objective="cost")
+    case.edit("cluster.yaml", "usd_per_hour: 3.673385, ", "")
+    case.refused(2, "price")
+
+
+def a_scenario_that_is_not_in_the_data_names_the_table():
+    for pools, model, table in (("GH-96:us-central1-b:4", "OPT-350", scenario.LINKS),
+                                ("Titan-RTX:us-central1-a:4", "OPT-350", scenario.PRICES),
+                                ("A100-40:us-central1-a:4", "LLAMA-3-8", "configs/training_config")):
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run([sys.executable, os.path.join(HERE, "scenario.py"), "--data", DATA, "--model", model,
+                                   "--global-batch", "64", "--pools", pools, "-o", folder],
+                                  stderr=subprocess.PIPE, text=True, check=False)
+            that(done.returncode == 2 and table in done.stderr and len(done.stderr.splitlines()) == 1,
+                 f"{pools}: {done.returncode} {done.stderr!r}")
+
+
+# ---- measured runs ----
+
+DOUBTFUL = ("mit/N3/plan_config_N3_D1.json", "mit/N6/plan_config_N6_D2.json")
+
+
+def measured_runs_are_predicted():
+    data = scenario.Data(DATA)
+    rows = [r for r in validate.judge(data, FLOTILLA, os.path.join(DATA, "validation"), lambda index: {})
+            if r["file"] not in DOUBTFUL]
+    that(len(rows) == 22 and all(r["error"] is not None for r in rows), "a run has no prediction")
+    for part, count, most in (("clariden", 15, 0.075), ("mit", 7, 0.09)):
+        errors = [abs(r["error"]) for r in rows if r["file"].startswith(part)]
+        that(len(errors) == count and sum(errors) / count <= most, f"{part}: {sum(errors) / count:.1%} of {most:.1%}")
+    sizes = [abs(r["predicted_bytes"] / r["measured_bytes"] - 1) for r in rows if r["file"].startswith("clariden")]
+    that(sum(sizes) / len(sizes) <= 0.05, f"memory: {sum(sizes) / len(sizes):.1%} of 5%")
+
+
+# ---- all of them ----
+
+def checks(long):
+    own = [f for name, f in list(globals().items())
+           if callable(f) and getattr(f, "__module__", "") == __name__ and not isinstance(f, type)]
+    tools = {that, pools_text, valid, at_least, zones, without_seconds, numbers_of, checks, main}
+    return [f for f in own if f not in tools and (long or not f.__name__.startswith("long_"))]
+
+
+def main():
+    global FLOTILLA
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    build = os.environ.get("BUILD", "build")
+    parser.add_argument("--flotilla", default=os.path.join(build, "flotilla"))
+    parser.add_argument("--long", action="store_true")
+    parser.add_argument("names", nargs="*")
+    given = parser.parse_args()
+    FLOTILLA = os.path.abspath(given.flotilla)
+    failures = errors = 0
+    chosen = [f for f in checks(given.long or given.names) if not given.names or f.__name__ in given.names]
+    for check in chosen:
+        try:
+            check()
+        except Wrong as why:
+            failures += 1
+            print(f"tests/sailor/check.py:F:{check.__name__}: {why}")
+        except Exception:  # a check that breaks has failed, too
+            errors += 1
+            print(f"tests/sailor/check.py:E:{check.__name__}: {traceback.format_exc()}")
+    good = len(chosen) - failures - errors
+    print(f"{100 * good // max(1, len(chosen))}%: Checks: {len(chosen)}, Failures: {failures}, Errors: {errors}")
+    return 1 if failures or errors or not chosen else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
