@@ -136,7 +136,7 @@ $(BUILD)/obj/%.c.o: %.c
 
 suites: $(SUITES:%=$(BUILD)/test_%) $(BUILD)/sim
 test: $(BUILD)/flotilla suites rules $(CORPUS)
-	@BUILD=$(BUILD) tests/run.sh $(SUITES:%=$(BUILD)/test_%)
+	@BUILD=$(BUILD) SAN=$(SAN) tests/run.sh $(SUITES:%=$(BUILD)/test_%) tests/sailor/check
 
 asan:
 	CK_TIMEOUT_MULTIPLIER=5 $(MAKE) test BUILD=build/asan SAN=address,undefined CFLAGS='-O1 -g'
