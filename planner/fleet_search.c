@@ -63,8 +63,8 @@ fleet_better(const struct fleet_request *request, const struct estimate *left,
 
 /* ---- what an answer has to keep ---- */
 
-static bool
-keeps_limits(const struct fleet_request *request, const struct estimate *estimate)
+bool
+fleet_keeps_limits(const struct fleet_request *request, const struct estimate *estimate)
 {
     if (!estimate->fits)
         return false;
@@ -253,7 +253,7 @@ choose(struct searcher *searcher, struct fleet_answer *out)
                                     &ignored) == 0 &&
                    evaluate(&plans[i], searcher->request, searcher->fleet, NULL, NULL,
                             &estimates[i], &ignored) == 0 &&
-                   keeps_limits(searcher->request, &estimates[i]);
+                   fleet_keeps_limits(searcher->request, &estimates[i]);
         if (valid[i] && (best < 0 || fleet_better(searcher->request, &estimates[i],
                                                   &estimates[best])))
             best = i;

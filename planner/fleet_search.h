@@ -50,6 +50,10 @@ int fleet_search(const struct fleet_request *request, const struct fleet *fleet,
 bool fleet_better(const struct fleet_request *request, const struct estimate *left,
                   const struct estimate *right);
 
+/* Does an estimate keep the request's limits and all memory? */
+bool fleet_keeps_limits(const struct fleet_request *request,
+                        const struct estimate *estimate);
+
 /* What one more machine of a pool's kind there would bring: the estimate of the best plan
  * with it, beside the answer's. ERR_PLAN as above. */
 int fleet_gain(const struct fleet_request *request, const struct fleet *fleet, int pool,
