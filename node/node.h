@@ -146,7 +146,8 @@ struct node {
         seed; /* whom it asks: the configured one, or a member to catch up by */
     struct mesh *mesh;
     struct reach *reach;
-    struct { /* of others' addresses, made here */
+    uint8_t data_ways[PLAN_NODES_MAX]; /* enum bulk_way, by member number */
+    struct {                           /* of others' addresses, made here */
         struct id last;
         uint64_t nonce;
         int64_t at_ms, kept_ms;

@@ -77,6 +77,23 @@ status_put_plan(const struct node *node, const struct view *view,
     json_object_close(writer);
 }
 
+/* How this node speaks to a member. */
+static void
+put_ways(const struct node *node, const struct id *id, struct json_writer *writer)
+{
+    static const char *const data_ways[] = {"none", "out", "back", "round"};
+    struct id via = {{0}};
+    char name[NAME_BYTES_MAX + 1];
+    int number = -1;
+    for (uint32_t i = 0; i < node->decree.members_count; i++)
+        if (id_equal(&node->decree.members[i].id, id))
+            number = (int)i;
+    json_put_text(writer, "way", mesh_way_name(mesh_way(node->mesh, id, &via)));
+    json_put_text(writer, "via", id_empty(&via) ? "" : node_name_of(node, &via, name));
+    json_put_text(writer, "data_way",
+                  data_ways[number >= 0 ? node->data_ways[number] : BULK_NO_WAY]);
+}
+
 static void
 put_member(const struct node *node, const struct member *member,
            struct json_writer *writer)
@@ -98,6 +115,8 @@ put_member(const struct node *node, const struct member *member,
     json_put_int(writer, "epoch", epoch_number(member->record->epoch));
     json_put_double(writer, "round_trip_ms", (double)member->round_trip_us / 1e3);
     json_put_bool(writer, "self", id_equal(id, &node->id));
+    json_put_text(writer, "reach", reach_verdict_name(member->record->reach));
+    put_ways(node, id, writer);
     json_object_close(writer);
 }
 
@@ -279,4 +298,13 @@ status_write(const struct node *node, struct json_writer *writer)
     asks_put_policy(node, writer);
     json_object_close(writer);
     json_put_int(writer, "refused", (int64_t)admit_refused(node->admit));
+    struct mesh_totals totals;
+    uint64_t chunks, bytes;
+    mesh_total(node->mesh, &totals);
+    bulk_carried(node->bulk, &chunks, &bytes);
+    json_object_open(writer, "carried");
+    json_put_int(writer, "frames", (int64_t)totals.carried);
+    json_put_int(writer, "chunks", (int64_t)chunks);
+    json_put_int(writer, "bytes", (int64_t)(totals.carried_bytes + bytes));
+    json_object_close(writer);
 }

@@ -87,7 +87,9 @@
  *   ended (how the last run ended or why this one waits, or "")
  *   members[]   {id, name, zone, address, state, since_s (in it), member (bool),
  *               voter (bool), worker (bool), device, memory_bytes, epoch,
- *               round_trip_ms, self (bool)}
+ *               round_trip_ms, self (bool), reach (as its record says), way ("out": by our
+ *               connection to it, "back": by its to us, "round": by another node, "none"),
+ *               via (who that is, or ""), data_way (the same of data in this epoch)}
  *   links[]     {from, to (names), from_zone, to_zone, mbit_per_s (0: unknown),
  *               low_mbit_per_s (a fifth of the samples were below), round_trip_ms,
  *               confidence (0 to 100), method ("passive": from what was sent anyway,
@@ -106,6 +108,7 @@
  *               allowed[], evicted[], never_voters[] {id (whole), name}, invites[] {id,
  *               uses, uses_left, seconds_left, votes}}
  *   refused     handshakes that were refused
+ *   carried     {frames, chunks, bytes}: what this node took to others for others
  */
 #ifndef NODE_STATUS_H
 #define NODE_STATUS_H

@@ -23,6 +23,30 @@ enum {
     FIELDS_MAX = 8
 };
 
+/* Does one of them send the other copies, or parts of a checkpoint? */
+static bool
+gives(const struct view *view, int from, int to)
+{
+    const struct duties *duties = &view->duties;
+    bool gathers = false;
+    for (int g = 0; g < duties->gatherers_count; g++)
+        gathers = gathers || duties->gatherers[g] == to;
+    for (int s = 0; s < view->plan.stages_count; s++)
+        if (duties->source[s] == from && (gathers || duties->keeper[s] == to))
+            return true;
+    return false;
+}
+
+/* Do these two need a data connection? */
+static bool
+joined(const struct view *view, int a, int b)
+{
+    if (!view->planned || a < 0 || b < 0)
+        return false;
+    return (view_worker(view, a) && view_worker(view, b)) || gives(view, a, b) ||
+           gives(view, b, a);
+}
+
 /* ---- orders ---- */
 
 static void
@@ -47,11 +71,16 @@ enter_bulk(struct node *node)
                                   ? node->view->reports[reported].record.address
                                   : "";
         struct err err;
+        peers[i].hidden = paths_hidden(node, &peers[i].id);
+        /* In a large swarm those are connected who work with each other. */
+        peers[i].lazy = count > REACH_KEEP_ALL_MAX &&
+                        !joined(node->view, view_node(node->view, &node->id), (int)i);
         if (id_equal(&peers[i].id, &node->id))
             epoch.self = (int)i;
         else if (address_parse(address, &peers[i].base, &err))
             log_warn("node", "a member has no address to dial reason=\"%s\"", err.msg);
     }
+    memset(node->data_ways, 0, sizeof(node->data_ways));
     bulk_enter(node->bulk, &epoch);
     free(peers);
 }
@@ -453,28 +482,24 @@ worker_link_broken(struct node *node, int peer, enum evidence_kind kind, const c
     }
 }
 
-/* Does one of them send the other copies, or parts of a checkpoint? */
-static bool
-gives(const struct view *view, int from, int to)
+/* A data connection that is not ours to the peer is worth a word. */
+static void
+data_way(struct node *node, const struct bulk_event *event)
 {
-    const struct duties *duties = &view->duties;
-    bool gathers = false;
-    for (int g = 0; g < duties->gatherers_count; g++)
-        gathers = gathers || duties->gatherers[g] == to;
-    for (int s = 0; s < view->plan.stages_count; s++)
-        if (duties->source[s] == from && (gathers || duties->keeper[s] == to))
-            return true;
-    return false;
-}
-
-/* Do these two need a data connection? */
-static bool
-joined(const struct view *view, int a, int b)
-{
-    if (!view->planned || a < 0 || b < 0)
-        return false;
-    return (view_worker(view, a) && view_worker(view, b)) || gives(view, a, b) ||
-           gives(view, b, a);
+    char name[NAME_BYTES_MAX + 1], via[NAME_BYTES_MAX + 1];
+    if (event->epoch != node->decree.epoch || event->peer < 0 ||
+        event->peer >= PLAN_NODES_MAX)
+        return;
+    node->data_ways[event->peer] = (uint8_t)event->way;
+    if (event->way == BULK_BACK)
+        log_info("node", "data goes over the peer's own connection peer=%s",
+                 node_name_of(node, &event->id, name));
+    if (event->way == BULK_ROUND)
+        log_warn("node",
+                 "data goes by a third member, since neither side can connect; its rate "
+                 "is lower peer=%s via=%s",
+                 node_name_of(node, &event->id, name),
+                 node_name_of(node, &event->via, via));
 }
 
 void
@@ -485,6 +510,7 @@ worker_bulk_events(struct node *node)
     while (bulk_event_take(node->bulk, &event)) {
         switch (event.kind) {
         case BULK_UP:
+            data_way(node, &event);
             break;
         case BULK_LOST:
             if (event.epoch == node->decree.epoch && node->member &&

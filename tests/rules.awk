@@ -12,7 +12,7 @@ BEGIN {
     may["tests"]          = "tests/ testnet/ node/ planner/ gossip/ transport/"
 
     # Each library has one home; the rest of the tree sees our header for it.
-    home["zmq"]          = "^transport/(loop|socket|mesh|mesh_receive|admit|join|bulk|bulk_link)\\.c$"
+    home["zmq"]          = "^transport/(loop|socket|mesh|mesh_receive|admit|join|bulk_wire)\\.c$"
     home["sodium"]       = "^(transport/key|tests/sim/system)\\.c$"
     home["msgpack(/.*)?"] = "^transport/codec\\.c$"
     home["cyaml/.*"]     = "^transport/yaml\\.[ch]$"

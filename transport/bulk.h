@@ -18,6 +18,11 @@
  * order. Channels are served by priority, so that a state copy never delays an activation
  * by more than a chunk.
  *
+ * A peer is sent to over our connection to it, over its connection to us where it cannot be
+ * dialled, or by a third member where neither side can connect; then chunks are sealed for
+ * the peer, so that who carries them can drop them and nothing else. Within an epoch a peer
+ * is sent to by one way, so that order holds.
+ *
  * A lost connection is not mended inside an epoch: it is reported (BULK_LOST) and the
  * swarm makes a new epoch. A healthy one goes on from epoch to epoch.
  */
@@ -66,7 +71,13 @@ void bulk_close(struct bulk *bulk);
 struct bulk_peer {
     struct id id;
     struct address base;
+    bool hidden; /* its address is known to be of no use: it is waited for */
+    bool lazy;   /* connected when there is something for it, not before */
 };
+
+/* How a peer is sent to: over our connection to it, over its connection to us, by a third
+ * member. */
+enum bulk_way { BULK_NO_WAY, BULK_OUT, BULK_BACK, BULK_ROUND };
 
 struct bulk_epoch {
     uint32_t generation;
@@ -110,11 +121,16 @@ struct bulk_event {
     int peer; /* number in `epoch`, or -1 */
     struct id id;
     uint64_t epoch;
+    enum bulk_way way; /* BULK_UP */
+    struct id via;     /* where it is BULK_ROUND */
     int64_t bytes, us;
     bool limited; /* sample was limited by the sender, not by the link: a lower bound */
     bool probe;   /* by a probe; else by what went over the link anyway */
     int64_t curve[RATE_CURVE_POINTS]; /* see struct rate_sample */
 };
+
+/* What this node has carried for others so far. */
+void bulk_carried(const struct bulk *bulk, uint64_t *chunks, uint64_t *bytes);
 
 int bulk_event_fd(const struct bulk *bulk); /* readable when there may be events */
 /* False when there is none; then it clears the descriptor first. */

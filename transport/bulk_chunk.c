@@ -63,9 +63,24 @@ check_other(const struct chunk_header *header, struct err *err)
     unsigned known = header->channel == BULK_PROBE ? CHUNK_ENOUGH : 0;
     if (header->type == CHUNK_CREDIT && header->flags & ~known)
         return err_set(err, ERR_WIRE, "credit has unknown flags %u", header->flags);
-    if (header->type == CHUNK_HELLO &&
+    if (header->type != CHUNK_CREDIT &&
         (header->flags || header->number || header->channel))
         return err_set(err, ERR_WIRE, "hello has fields of a credit");
+    return 0;
+}
+
+static int
+check_carry(const struct chunk_header *header, struct err *err)
+{
+    if (header->total || header->offset || header->tag || header->number ||
+        header->flags || header->channel)
+        return err_set(err, ERR_WIRE, "a chunk that carries has fields of another");
+    bool sized = header->type == CHUNK_LOST ? header->length == ID_BYTES
+                                            : header->length >= CHUNK_CARRY_BYTES_MIN &&
+                                                  header->length <= CHUNK_CARRY_BYTES_MAX;
+    if (!sized)
+        return err_set(err, ERR_WIRE, "a chunk carries %u bytes, and cannot",
+                       (unsigned)header->length);
     return 0;
 }
 
@@ -81,7 +96,7 @@ chunk_decode(const uint8_t *frame, size_t bytes, struct chunk_header *out,
     if (frame[4] != CHUNK_VERSION)
         return err_set(err, ERR_WIRE, "chunk has version %u, this node speaks %d",
                        (unsigned)frame[4], (int)CHUNK_VERSION);
-    if (frame[5] < CHUNK_DATA || frame[5] > CHUNK_HELLO)
+    if (frame[5] < CHUNK_DATA || frame[5] > CHUNK_HERE)
         return err_set(err, ERR_WIRE, "chunk has unknown type %u", (unsigned)frame[5]);
     if (frame[6] >= BULK_CHANNELS)
         return err_set(err, ERR_WIRE, "chunk names channel %u, there are %d",
@@ -102,5 +117,7 @@ chunk_decode(const uint8_t *frame, size_t bytes, struct chunk_header *out,
     if (bytes - CHUNK_HEADER_BYTES != out->length)
         return err_set(err, ERR_WIRE, "chunk announces %u bytes and carries %zu",
                        (unsigned)out->length, bytes - CHUNK_HEADER_BYTES);
+    if (out->type >= CHUNK_CARRY && out->type <= CHUNK_LOST)
+        return check_carry(out, err);
     return out->type == CHUNK_DATA ? check_data(out, err) : check_other(out, err);
 }

@@ -17,7 +17,25 @@
 
 enum { CHUNK_HEADER_BYTES = 64, CHUNK_VERSION = 1 };
 
-enum chunk_type { CHUNK_DATA = 1, CHUNK_CREDIT = 2, CHUNK_HELLO = 3 };
+/* CARRY asks a third member to pass on, CARRIED is what it passes on: the payload is the
+ * other end's id, then a nonce and a sealed chunk. LOST: the payload's node cannot be
+ * reached from here. HERE, always carried, answers a carried hello. */
+enum chunk_type {
+    CHUNK_DATA = 1,
+    CHUNK_CREDIT = 2,
+    CHUNK_HELLO = 3,
+    CHUNK_CARRY = 4,
+    CHUNK_CARRIED = 5,
+    CHUNK_LOST = 6,
+    CHUNK_HERE = 7
+};
+
+/* The largest payload of a chunk that carries another. */
+enum {
+    CHUNK_CARRY_BYTES_MIN =
+        ID_BYTES + KEY_NONCE_BYTES + KEY_SEAL_BYTES + CHUNK_HEADER_BYTES,
+    CHUNK_CARRY_BYTES_MAX = CHUNK_CARRY_BYTES_MIN + CHUNK_BYTES
+};
 
 /* Flags of a data chunk: since the chunk before it, to the same peer, there was always one
  * more to send, so that the link never idled; the last of a probe. Of a credit: the probe

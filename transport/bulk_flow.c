@@ -1,9 +1,7 @@
 #include "transport/bulk_flow.h"
 #include "transport/base/alloc.h"
 #include "transport/base/must.h"
-#include "transport/bulk_early.h"
-#include "transport/bulk_probe.h"
-#include "transport/queue.h"
+#include "transport/bulk_flow_parts.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,66 +11,11 @@ enum {
     CREDIT_BATCH_BYTES = 64 << 10    /* smaller ones together */
 };
 
-struct outlet { /* what we send to one peer on one channel */
-    struct queue sends;
-    uint64_t offset;      /* into the first of them */
-    uint64_t number;      /* messages sent whole */
-    uint64_t sent, acked; /* cost */
-};
-
-struct inlet { /* what one peer sends us on one channel */
-    struct queue receives;
-    struct flow_chunk *first, *last; /* parked */
-    uint64_t arrived, taken, told; /* cost: came, left for a buffer, said to the sender */
-    uint64_t number, offset;       /* the next chunk that may come */
-    uint64_t tag, total;           /* of the message that is on its way, if offset > 0 */
-    int64_t began_us, began_bytes; /* its first chunk: when it came, how long it is */
-    bool skipping;                 /* the rest of a message that nobody wants */
-    bool due;                      /* credit to be told */
-};
-
-struct peer {
-    struct id id;
-    bool up, blocked, hello, broken;
-    struct flow_route route;
-    struct outlet out[BULK_CHANNELS];
-    struct inlet in[BULK_CHANNELS];
-    int queued;       /* outlets with something to send */
-    bool starved;     /* there was nothing to send, or no credit, after the last chunk */
-    struct rate rate; /* at which its chunks come */
-    struct probe probe;
-    uint64_t probes;     /* begun in this epoch */
-    uint64_t probe_base; /* sent before the last one */
-    bool enough;         /* its probe has told us what it can */
-    bool held;           /* a probe's credit waits for the end of our reduction */
-};
-
-struct flow {
-    bool entered, halted;
-    uint32_t generation;
-    uint64_t epoch;
-    uint64_t plan_tag;
-    int self;
-    int peers_count;
-    struct peer *peers;
-    int queued[BULK_CHANNELS]; /* peers with something to send */
-    int turn[BULK_CHANNELS];   /* whose turn it is */
-    int hellos;
-    int awaited; /* receives posted on BULK_REDUCE */
-    int held;    /* peers whose credit is */
-    int dues;
-    int due_turn;
-    struct early *early;
-    struct queue done;
-    struct queue events;
-    struct flow_counts counts;
-};
-
 /* ---- what comes out ---- */
 
-static void
-finish(struct flow *flow, const struct flow_op *op, enum err_code code, uint64_t tag,
-       uint64_t bytes)
+void
+flow_finish(struct flow *flow, const struct flow_op *op, enum err_code code, uint64_t tag,
+            uint64_t bytes)
 {
     if (op->port < 0)
         return; /* nobody waits for it */
@@ -105,15 +48,15 @@ park_count(struct flow *flow, int64_t bytes)
         flow->counts.parked_bytes_most = flow->counts.parked_bytes;
 }
 
-static void
-queued(struct flow *flow, int peer, enum bulk_channel channel, int change)
+void
+flow_queued(struct flow *flow, int peer, enum bulk_channel channel, int change)
 {
     flow->queued[channel] += change;
     flow->peers[peer].queued += change;
 }
 
-static void
-probe_over(struct flow *flow, int peer)
+void
+flow_probe_over(struct flow *flow, int peer)
 {
     struct bulk_event event = {.kind = BULK_PROBED,
                                .peer = peer,
@@ -121,7 +64,7 @@ probe_over(struct flow *flow, int peer)
                                .epoch = flow->epoch,
                                .bytes = (int64_t)flow->peers[peer].probe.sent_bytes};
     queue_put(&flow->events, &event);
-    queued(flow, peer, BULK_PROBE, -1);
+    flow_queued(flow, peer, BULK_PROBE, -1);
 }
 
 /* ---- life ---- */
@@ -145,9 +88,9 @@ stop(struct flow *flow)
         struct peer *peer = &flow->peers[p];
         for (int c = 0; c < BULK_CHANNELS; c++) {
             while (queue_take(&peer->out[c].sends, &op))
-                finish(flow, &op, ERR_STOPPED, 0, 0);
+                flow_finish(flow, &op, ERR_STOPPED, 0, 0);
             while (queue_take(&peer->in[c].receives, &op))
-                finish(flow, &op, ERR_STOPPED, 0, 0);
+                flow_finish(flow, &op, ERR_STOPPED, 0, 0);
             while (peer->in[c].first) {
                 struct flow_chunk *chunk = peer->in[c].first;
                 peer->in[c].first = chunk->next;
@@ -158,7 +101,7 @@ stop(struct flow *flow)
             peer->in[c].due = false;
         }
         if (peer->probe.active)
-            probe_over(flow, p);
+            flow_probe_over(flow, p);
         peer->queued = 0;
         peer->hello = peer->held = false;
         peer->starved = true;
@@ -244,12 +187,18 @@ flow_epoch(const struct flow *flow)
 }
 
 void
-flow_up(struct flow *flow, int peer)
+flow_up(struct flow *flow, int peer, enum bulk_way way, const struct id *via)
 {
     must(peer >= 0 && peer < flow->peers_count);
     struct peer *to = &flow->peers[peer];
     if (to->up)
         return;
+    struct bulk_event event = {
+        .kind = BULK_UP, .peer = peer, .id = to->id, .epoch = flow->epoch, .way = way};
+    if (way == BULK_ROUND)
+        event.via = *via;
+    queue_put(&flow->events, &event);
+    to->narrow = way == BULK_ROUND;
     to->up = true;
     to->blocked = false;
     if (flow->halted)
@@ -282,6 +231,12 @@ flow_is_blocked(const struct flow *flow, int peer)
     return flow->peers[peer].blocked;
 }
 
+bool
+flow_wanted(const struct flow *flow, int peer)
+{
+    return flow->peers[peer].queued > 0;
+}
+
 /* ---- receiving ---- */
 
 /* The peer breaks the protocol: its stream cannot go on in this epoch. */
@@ -295,8 +250,8 @@ broken(struct flow *flow, int peer)
     report(flow, BULK_LOST, peer, &flow->peers[peer].id);
 }
 
-static bool
-reducing(const struct flow *flow)
+bool
+flow_reducing(const struct flow *flow)
 {
     return flow->awaited > 0 || flow->queued[BULK_REDUCE] > 0;
 }
@@ -306,7 +261,7 @@ static void
 credit_due(struct flow *flow, struct peer *peer, enum bulk_channel channel, bool at_once)
 {
     struct inlet *in = &peer->in[channel];
-    if (channel == BULK_PROBE && reducing(flow)) {
+    if (channel == BULK_PROBE && flow_reducing(flow)) {
         flow->held += !peer->held;
         peer->held = true;
         return;
@@ -317,10 +272,11 @@ credit_due(struct flow *flow, struct peer *peer, enum bulk_channel channel, bool
     }
 }
 
-static void
-release_held(struct flow *flow)
+void
+flow_release_held(struct flow *flow)
 {
-    for (int p = 0; p < flow->peers_count && flow->held > 0 && !reducing(flow); p++) {
+    for (int p = 0; p < flow->peers_count && flow->held > 0 && !flow_reducing(flow);
+         p++) {
         struct peer *peer = &flow->peers[p];
         if (!peer->held)
             continue;
@@ -351,7 +307,7 @@ received(struct flow *flow, enum bulk_channel channel, struct inlet *in)
 {
     queue_drop(&in->receives);
     if (channel == BULK_REDUCE && --flow->awaited == 0)
-        release_held(flow);
+        flow_release_held(flow);
 }
 
 /* Bring together what was posted and what came. */
@@ -371,7 +327,7 @@ match(struct flow *flow, struct peer *peer, enum bulk_channel channel)
             return;
         const struct flow_op *op = queue_at(&in->receives, 0);
         if (!header->offset && (header->tag != op->tag || header->total != op->bytes)) {
-            finish(flow, op, ERR_WIRE, header->tag, header->total);
+            flow_finish(flow, op, ERR_WIRE, header->tag, header->total);
             received(flow, channel, in);
             in->skipping = !last;
             consume(flow, peer, channel);
@@ -381,7 +337,7 @@ match(struct flow *flow, struct peer *peer, enum bulk_channel channel)
             memcpy((uint8_t *)op->target + header->offset, in->first->payload,
                    header->length);
         if (last) {
-            finish(flow, op, ERR_NONE, 0, 0);
+            flow_finish(flow, op, ERR_NONE, 0, 0);
             received(flow, channel, in);
         }
         consume(flow, peer, channel);
@@ -557,11 +513,11 @@ flow_post(struct flow *flow, const struct flow_op *op)
 {
     must(op->channel >= 0 && op->channel < BULK_PROBE);
     if (!flow->entered || flow->halted || op->epoch != flow->epoch) {
-        finish(flow, op, ERR_STOPPED, 0, 0);
+        flow_finish(flow, op, ERR_STOPPED, 0, 0);
         return;
     }
     if (op->peer < 0 || op->peer >= flow->peers_count || op->peer == flow->self) {
-        finish(flow, op, ERR_USAGE, 0, 0);
+        flow_finish(flow, op, ERR_USAGE, 0, 0);
         return;
     }
     struct peer *peer = &flow->peers[op->peer];
@@ -574,201 +530,7 @@ flow_post(struct flow *flow, const struct flow_op *op)
     struct outlet *out = &peer->out[op->channel];
     queue_put(&out->sends, op);
     if (out->sends.count == 1)
-        queued(flow, op->peer, op->channel, 1);
-}
-
-void
-flow_probe(struct flow *flow, int peer, size_t bytes, int64_t bytes_per_s, int64_t now_us)
-{
-    if (!flow->entered || flow->self < 0 || peer < 0 || peer >= flow->peers_count ||
-        peer == flow->self || flow->peers[peer].probe.active)
-        return;
-    struct peer *to = &flow->peers[peer];
-    probe_begin(&to->probe, bytes, bytes_per_s, now_us);
-    to->probes++;
-    to->probe_base = to->out[BULK_PROBE].sent;
-    queued(flow, peer, BULK_PROBE, 1);
-}
-
-/* Each chunk of a probe is a message, so that it may end at any time. */
-static bool
-next_of_probe(struct flow *flow, int to, struct flow_out *next, int64_t now_us)
-{
-    struct peer *peer = &flow->peers[to];
-    struct outlet *out = &peer->out[BULK_PROBE];
-    struct probe_chunk chunk;
-    if (reducing(flow)) {
-        probe_interrupted(&peer->probe);
-        return false;
-    }
-    uint64_t acked = out->acked > peer->probe_base ? out->acked : peer->probe_base;
-    if (!probe_next(&peer->probe, out->sent - acked, now_us, &chunk) ||
-        out->sent - out->acked + chunk.bytes + FLOW_CHUNK_COST > BULK_WINDOW_BYTES)
-        return false;
-    *next = (struct flow_out){.peer = to,
-                              .header = {.type = CHUNK_DATA,
-                                         .channel = BULK_PROBE,
-                                         .flags = (chunk.follows ? CHUNK_FOLLOWS : 0u) |
-                                                  (chunk.last ? CHUNK_LAST : 0u),
-                                         .generation = flow->generation,
-                                         .length = (uint32_t)chunk.bytes,
-                                         .epoch = flow->epoch,
-                                         .plan_tag = flow->plan_tag,
-                                         .tag = peer->probes,
-                                         .total = chunk.bytes,
-                                         .number = out->number}};
-    return true;
-}
-
-/* A message is sent in about four chunks where it can be: they overlap, and their credits
- * can be timed. */
-static size_t
-chunk_bytes(size_t total)
-{
-    size_t quarter = (total + 3) / 4;
-    if (quarter > CHUNK_BYTES)
-        return CHUNK_BYTES;
-    return quarter < FLOW_CHUNK_BYTES_MIN ? FLOW_CHUNK_BYTES_MIN : quarter;
-}
-
-/* The next chunk of the channel to this peer, if its window has room. */
-static bool
-next_of(struct flow *flow, int to, enum bulk_channel channel, struct flow_out *next,
-        int64_t now_us)
-{
-    struct peer *peer = &flow->peers[to];
-    struct outlet *out = &peer->out[channel];
-    if (!peer->up || peer->blocked)
-        return false;
-    if (channel == BULK_PROBE)
-        return peer->probe.active && next_of_probe(flow, to, next, now_us);
-    if (!out->sends.count)
-        return false;
-    const struct flow_op *op = queue_at(&out->sends, 0);
-    size_t length = op->bytes - out->offset;
-    if (length > chunk_bytes(op->bytes))
-        length = chunk_bytes(op->bytes);
-    uint64_t window = BULK_WINDOW_BYTES;
-    if (channel == BULK_COPY)
-        window = FLOW_COPY_CHUNKS_MAX * (uint64_t)(CHUNK_BYTES + FLOW_CHUNK_COST);
-    if (out->sent - out->acked + length + FLOW_CHUNK_COST > window)
-        return false;
-    *next = (struct flow_out){.peer = to,
-                              .header = {.type = CHUNK_DATA,
-                                         .channel = channel,
-                                         .flags = peer->starved ? 0 : CHUNK_FOLLOWS,
-                                         .generation = flow->generation,
-                                         .length = (uint32_t)length,
-                                         .epoch = flow->epoch,
-                                         .plan_tag = flow->plan_tag,
-                                         .tag = op->tag,
-                                         .total = op->bytes,
-                                         .offset = out->offset,
-                                         .number = out->number},
-                              .payload = (const uint8_t *)op->source + out->offset};
-    return true;
-}
-
-static bool
-next_hello(struct flow *flow, struct flow_out *next)
-{
-    for (int p = 0; p < flow->peers_count; p++) {
-        if (!flow->peers[p].hello || flow->peers[p].blocked)
-            continue;
-        *next = (struct flow_out){.peer = p,
-                                  .header = {.type = CHUNK_HELLO,
-                                             .generation = flow->generation,
-                                             .epoch = flow->epoch,
-                                             .plan_tag = flow->plan_tag}};
-        return true;
-    }
-    return false;
-}
-
-bool
-flow_next(struct flow *flow, struct flow_out *out, int64_t now_us)
-{
-    if (flow->hellos && next_hello(flow, out))
-        return true;
-    for (int c = 0; c < BULK_CHANNELS; c++) {
-        if (!flow->queued[c])
-            continue;
-        for (int i = 0; i < flow->peers_count; i++) {
-            int p = (flow->turn[c] + i) % flow->peers_count;
-            if (next_of(flow, p, (enum bulk_channel)c, out, now_us))
-                return true;
-        }
-    }
-    return false;
-}
-
-/* Is there another chunk to follow at once, if only the connection takes it? */
-static bool
-more_for(struct flow *flow, int to, int64_t now_us)
-{
-    struct flow_out next;
-    for (int c = 0; c < BULK_PROBE; c++)
-        if (next_of(flow, to, (enum bulk_channel)c, &next, now_us))
-            return true;
-    return false;
-}
-
-void
-flow_sent(struct flow *flow, const struct flow_out *sent, int64_t now_us)
-{
-    struct peer *peer = &flow->peers[sent->peer];
-    if (sent->header.type == CHUNK_HELLO) {
-        peer->hello = false;
-        flow->hellos--;
-        return;
-    }
-    enum bulk_channel channel = sent->header.channel;
-    struct outlet *out = &peer->out[channel];
-    out->sent += (uint64_t)sent->header.length + FLOW_CHUNK_COST;
-    out->offset += sent->header.length;
-    if (channel == BULK_PROBE) {
-        struct probe_chunk chunk = {.bytes = sent->header.length,
-                                    .last = sent->header.flags & CHUNK_LAST};
-        out->offset = 0;
-        out->number++;
-        if (probe_sent(&peer->probe, &chunk, out->sent, now_us))
-            probe_over(flow, sent->peer);
-    } else if (out->offset == sent->header.total) {
-        finish(flow, queue_at(&out->sends, 0), ERR_NONE, 0, 0);
-        queue_drop(&out->sends);
-        out->offset = 0;
-        out->number++;
-        if (!out->sends.count)
-            queued(flow, sent->peer, channel, -1);
-        if (channel == BULK_REDUCE)
-            release_held(flow);
-    }
-    flow->turn[channel] = (sent->peer + 1) % flow->peers_count;
-    peer->starved = !more_for(flow, sent->peer, now_us);
-}
-
-void
-flow_credit(struct flow *flow, int from, const struct chunk_header *header,
-            int64_t now_us)
-{
-    must(from >= 0 && from < flow->peers_count);
-    if (early_order(header->generation, header->epoch, flow->generation, flow->epoch) !=
-            0 ||
-        (flow->halted && header->channel != BULK_PROBE))
-        return;
-    struct peer *peer = &flow->peers[from];
-    struct outlet *out = &peer->out[header->channel];
-    if (header->type != CHUNK_CREDIT || header->plan_tag != flow->plan_tag ||
-        header->number > out->sent || header->number < out->acked) {
-        flow->counts.bad++;
-        return;
-    }
-    uint64_t bytes = header->number - out->acked;
-    out->acked = header->number;
-    if (header->channel == BULK_PROBE &&
-        probe_credited(&peer->probe, out->acked, bytes, header->flags & CHUNK_ENOUGH,
-                       now_us))
-        probe_over(flow, from);
+        flow_queued(flow, op->peer, op->channel, 1);
 }
 
 /* ---- what the owner pulls ---- */

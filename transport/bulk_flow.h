@@ -22,10 +22,14 @@ enum {
     FLOW_ROUTE_BYTES = 15
 };
 
-/* The way back to whoever sent a chunk: its name on our socket. */
+/* The way back to whoever sent a chunk: its name on our socket; or our own connection to
+ * it, by which the chunk came; or the member who carried it, by its number. */
+enum flow_by { FLOW_BY_ROUTER, FLOW_BY_DIAL, FLOW_BY_CARRIER };
 struct flow_route {
+    uint8_t by; /* enum flow_by */
     uint8_t len;
     uint8_t bytes[FLOW_ROUTE_BYTES];
+    uint16_t carrier;
 };
 
 /* A chunk that came. Flow owns it from flow_arrive() on and ends it with its
@@ -85,12 +89,14 @@ void flow_enter(struct flow *flow, const struct bulk_epoch *epoch, int64_t now_u
 void flow_halt(struct flow *flow);
 uint64_t flow_epoch(const struct flow *flow); /* 0 before the first */
 
-/* The link to a peer of the epoch can be written to; cannot (never to be again in this
+/* The link to a peer of the epoch can be written to, by this way (BULK_UP); cannot (never to be again in this
  * epoch); takes no more at present. */
-void flow_up(struct flow *flow, int peer);
+void flow_up(struct flow *flow, int peer, enum bulk_way way, const struct id *via);
 void flow_down(struct flow *flow, int peer);
 void flow_blocked(struct flow *flow, int peer, bool blocked);
 bool flow_is_blocked(const struct flow *flow, int peer);
+/* Is there something for this peer? */
+bool flow_wanted(const struct flow *flow, int peer);
 
 void flow_post(struct flow *flow, const struct flow_op *op);
 

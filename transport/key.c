@@ -21,6 +21,8 @@ _Static_assert(crypto_sign_SEEDBYTES == SEED_BYTES, "Ed25519 seed");
 _Static_assert(crypto_sign_BYTES == KEY_SIGNATURE_BYTES, "Ed25519 signature");
 _Static_assert(crypto_sign_PUBLICKEYBYTES == ID_BYTES, "an id is an Ed25519 public key");
 _Static_assert(crypto_scalarmult_curve25519_BYTES == KEY_CURVE_BYTES, "CURVE key");
+_Static_assert(crypto_box_NONCEBYTES == KEY_NONCE_BYTES, "nonce of a seal");
+_Static_assert(crypto_box_MACBYTES == KEY_SEAL_BYTES, "what a seal adds");
 _Static_assert(crypto_kdf_KEYBYTES == SEED_BYTES, "the secret is the master key");
 _Static_assert(crypto_box_SEALBYTES + SEED_BYTES == SECRET_SEALED_BYTES, "sealed secret");
 _Static_assert(sizeof(crypto_generichash_state) <= sizeof(struct key_hash), "hash state");
@@ -271,6 +273,26 @@ key_curve_of(const struct id *id, uint8_t curve_public[KEY_CURVE_BYTES])
         return false;
     memcpy(curve_public, point, sizeof(point));
     return true;
+}
+
+bool
+key_seal(const struct key *key, const struct id *to, const uint8_t nonce[KEY_NONCE_BYTES],
+         const void *data, size_t bytes, uint8_t *out)
+{
+    uint8_t theirs[KEY_CURVE_BYTES];
+    return key_curve_of(to, theirs) && crypto_box_easy(out, data, bytes, nonce, theirs,
+                                                       key->vault->curve_secret) == 0;
+}
+
+bool
+key_unseal(const struct key *key, const struct id *from,
+           const uint8_t nonce[KEY_NONCE_BYTES], const uint8_t *sealed, size_t bytes,
+           void *out)
+{
+    uint8_t theirs[KEY_CURVE_BYTES];
+    return bytes >= KEY_SEAL_BYTES && key_curve_of(from, theirs) &&
+           crypto_box_open_easy(out, sealed, bytes, nonce, theirs,
+                                key->vault->curve_secret) == 0;
 }
 
 /* ---- the swarm's secret ---- */

@@ -29,6 +29,8 @@
 
 enum {
     KEY_SIGNATURE_BYTES = 64,
+    KEY_NONCE_BYTES = 24,
+    KEY_SEAL_BYTES = 16, /* that a seal adds */
     KEY_CURVE_BYTES = 32,
     SECRET_TEXT_SIZE = 65,
     SECRET_SEALED_BYTES = 80
@@ -66,6 +68,19 @@ const uint8_t *key_curve_public(const struct key *key); /* [32] */
 const uint8_t *key_curve_secret(const struct key *key); /* [32], in locked memory */
 bool key_curve_of(const struct id *id,
                   uint8_t curve_public[KEY_CURVE_BYTES]); /* false: no point */
+
+/* Seal bytes for another node so that it alone can read them and knows that they are ours
+ * and whole (libsodium's crypto_box between the two CURVE pairs: X25519, XSalsa20-Poly1305).
+ * `out` takes bytes + KEY_SEAL_BYTES. A nonce is used once between two nodes, in either
+ * direction. False: that id is no key. */
+bool key_seal(const struct key *key, const struct id *to,
+              const uint8_t nonce[KEY_NONCE_BYTES], const void *data, size_t bytes,
+              uint8_t *out);
+/* The other side of it: `bytes` of a seal become bytes - KEY_SEAL_BYTES. False: not
+ * sealed by `from` for us, or altered. */
+bool key_unseal(const struct key *key, const struct id *from,
+                const uint8_t nonce[KEY_NONCE_BYTES], const uint8_t *sealed, size_t bytes,
+                void *out);
 
 /* ---- the swarm's secret ---- */
 

@@ -25,7 +25,7 @@ flow_ready(uint8_t target[4096], const struct id *from)
     peers[1].id = *from;
     struct bulk_epoch epoch = {.epoch = 1, .peers_count = 2, .peers = peers};
     flow_enter(flow, &epoch, 1);
-    flow_up(flow, 1);
+    flow_up(flow, 1, BULK_OUT, NULL);
     for (int c = 0; c < BULK_PROBE; c++) {
         struct flow_op op = {.epoch = 1,
                              .receive = true,

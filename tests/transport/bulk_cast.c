@@ -15,6 +15,7 @@ cast_open(struct cast *cast, int count)
     cast->admit = admit_open(cast->loop, &err);
     ck_assert_msg(cast->admit, "%s", err.msg);
     cast->count = count;
+    cast->nowhere = harness_address();
     for (int i = 0; i < count; i++) {
         cast->keys[i] = harness_key((unsigned)i + 1);
         cast->peers[i].id = *key_id(cast->keys[i]);
@@ -60,12 +61,17 @@ cast_revive(struct cast *cast, int self)
 void
 cast_enter(struct cast *cast, int self, uint64_t epoch)
 {
+    struct bulk_peer peers[CAST_MAX];
+    memcpy(peers, cast->peers, sizeof(peers));
+    for (int i = 0; i < cast->count; i++)
+        if (cast->blocked[self][i])
+            peers[i].base = cast->nowhere;
     struct bulk_epoch entered = {.generation = 1,
                                  .epoch = epoch,
                                  .plan_tag = 77 + epoch,
                                  .self = self,
                                  .peers_count = cast->count,
-                                 .peers = cast->peers};
+                                 .peers = peers};
     memset(cast->up[self], 0, sizeof(cast->up[self]));
     cast->epoch = epoch;
     bulk_enter(cast->bulks[self], &entered);
@@ -81,6 +87,10 @@ take_events(struct cast *cast)
         while (cast->bulks[i] && bulk_event_take(cast->bulks[i], &event)) {
             cast->events[i][event.kind]++;
             cast->last[i][event.kind] = event;
+            if (event.kind == BULK_UP) {
+                cast->ways[i][event.peer] = event.way;
+                cast->vias[i][event.peer] = event.via;
+            }
             if (event.kind == BULK_UP && event.epoch == cast->epoch)
                 cast->up[i][event.peer] = true;
         }

@@ -20,6 +20,10 @@ struct cast {
     struct key *keys[CAST_MAX];
     struct bulk *bulks[CAST_MAX];
     struct bulk_peer peers[CAST_MAX];
+    bool blocked[CAST_MAX][CAST_MAX]; /* the first cannot dial the second */
+    struct address nowhere;
+    enum bulk_way ways[CAST_MAX][CAST_MAX]; /* as reported last, and who carries */
+    struct id vias[CAST_MAX][CAST_MAX];
     bool up[CAST_MAX][CAST_MAX];         /* who reported whom in this epoch */
     int events[CAST_MAX][BULK_RATE + 1]; /* how many of each kind */
     struct bulk_event last[CAST_MAX][BULK_RATE + 1];

@@ -86,7 +86,7 @@ world_enter(struct world *world, int node, uint64_t epoch)
     flow_enter(world->flows[node], &entered, world->now_us);
     for (int i = 0; i < NODES; i++)
         if (i != node)
-            flow_up(world->flows[node], i);
+            flow_up(world->flows[node], i, BULK_OUT, NULL);
 }
 
 static void

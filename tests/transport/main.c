@@ -17,6 +17,7 @@ Suite *suite_group_ring(void);
 Suite *suite_bulk_flow(void);
 Suite *suite_join(void);
 Suite *suite_mesh(void);
+Suite *suite_bulk_ways(void);
 Suite *suite_mesh_ways(void);
 Suite *suite_score(void);
 Suite *suite_detour(void);
@@ -26,12 +27,16 @@ Suite *suite_bulk_rate(void);
 int
 main(void)
 {
-    Suite *(*const suites[])(void) = {suite_base,       suite_codec,      suite_key,
-                                      suite_frame,      suite_address,    suite_json,
-                                      suite_loop,       suite_admit,      suite_bulk,
-                                      suite_bulk_chunk, suite_group_ring, suite_bulk_flow,
-                                      suite_yaml,       suite_join,       suite_mesh,
-                                      suite_mesh_ways,  suite_score,      suite_detour,
-                                      suite_handshakes, suite_bulk_rate,  NULL};
+    Suite *(*const suites[])(void) = {suite_base,       suite_codec,
+                                      suite_key,        suite_frame,
+                                      suite_address,    suite_json,
+                                      suite_loop,       suite_admit,
+                                      suite_bulk,       suite_bulk_chunk,
+                                      suite_group_ring, suite_bulk_flow,
+                                      suite_yaml,       suite_join,
+                                      suite_mesh,       suite_mesh_ways,
+                                      suite_score,      suite_detour,
+                                      suite_handshakes, suite_bulk_rate,
+                                      suite_bulk_ways,  NULL};
     return suite_run(suites);
 }

@@ -434,12 +434,39 @@ START_TEST(a_hash_is_blake2b_256_in_one_piece_or_many)
 }
 END_TEST
 
+START_TEST(what_is_sealed_for_one_node_is_read_by_it_alone_and_whole)
+{
+    struct key *from = key_from_seed((const uint8_t[32]){1});
+    struct key *to = key_from_seed((const uint8_t[32]){2});
+    struct key *carrier = key_from_seed((const uint8_t[32]){3});
+    static const uint8_t nonce[KEY_NONCE_BYTES] = {7};
+    uint8_t text[100] = "weights", sealed[100 + KEY_SEAL_BYTES], back[100] = {0};
+    ck_assert(key_seal(from, key_id(to), nonce, text, sizeof(text), sealed));
+    ck_assert(key_unseal(to, key_id(from), nonce, sealed, sizeof(sealed), back));
+    ck_assert_mem_eq(text, back, sizeof(text));
+    ck_assert(!key_unseal(carrier, key_id(from), nonce, sealed, sizeof(sealed), back));
+    ck_assert(!key_unseal(to, key_id(carrier), nonce, sealed, sizeof(sealed), back));
+    ck_assert(!key_unseal(to, key_id(from), nonce, sealed, KEY_SEAL_BYTES - 1, back));
+    for (size_t i = 0; i < sizeof(sealed); i++) {
+        sealed[i] ^= 1;
+        ck_assert(!key_unseal(to, key_id(from), nonce, sealed, sizeof(sealed), back));
+        sealed[i] ^= 1;
+    }
+    static const uint8_t other[KEY_NONCE_BYTES] = {8};
+    ck_assert(!key_unseal(to, key_id(from), other, sealed, sizeof(sealed), back));
+    key_free(from);
+    key_free(to);
+    key_free(carrier);
+}
+END_TEST
+
 Suite *
 suite_key(void)
 {
     Suite *suite = suite_create("key");
     TCase *tests = suite_case(suite, "key", 20);
     tcase_add_checked_fixture(tests, setup, NULL);
+    tcase_add_test(tests, what_is_sealed_for_one_node_is_read_by_it_alone_and_whole);
     tcase_add_test(tests, a_new_key_is_saved_and_found_again);
     tcase_add_test(tests, two_new_keys_differ);
     tcase_add_test(tests, a_key_file_that_others_may_read_is_refused);
