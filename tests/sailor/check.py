@@ -334,7 +334,39 @@ def bars_name_what_is_there():
     that(abs(sum(seconds.values()) - plan["predicted"]["iteration_s"]) < 1e-9, "the parts of the time do not add up")
 
 
+def what_this_machine_measures_is_planned():
+    with tempfile.TemporaryDirectory() as folder:
+        def path(name):
+            return os.path.join(folder, name)
+        scenario.write(path("job.yaml"), "name: small\nmodel: {layers: 2, heads: 2, hidden: 32, context: 32}\n"
+                       "data: {train: a.txt}\nbatch: {sequences: 8}\nsteps: 1\n")
+        done = subprocess.run([FLOTILLA, "profile", path("job.yaml"), "--device", "desk", "--threads", "1", "-o",
+                               path("desk.json")], stderr=subprocess.PIPE, text=True, check=False)
+        that(done.returncode == 0, done.stderr.strip())
+        scenario.write(path("cluster.yaml"), "zones: [{name: a}]\n"
+                       "devices: [{name: desk, memory: 1GiB, usd_per_hour: 0.5, profiles: [desk.json]}]\n"
+                       "pools: [{device: desk, zone: a, count: 2}]\n"
+                       "links: [{from: a, to: a, mbit_per_s: 1000, round_trip_ms: 0.1}]\n")
+        done = subprocess.run([FLOTILLA, "plan", "--cluster", path("cluster.yaml"), "--job", path("job.yaml"), "--json"],
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+        that(done.returncode == 0, done.stderr.strip())
+        plan = json.loads(done.stdout)
+        that(sum(s["layers"] for s in plan["stages"]) == 4 and plan["predicted"]["usd_per_iteration"] > 0, "no plan")
+
+
 # ---- what cannot be ----
+
+
+def a_given_plan_that_cannot_be_says_why():
+    case = Case({(A, C): 8}, batch=64)
+    edits = [({"micro_batches": 9}, "72 sequences"), ({"tp": 8}, "tp 8"), ({"device": V}, V), ({"tp": 1}, "GiB")]
+    for change, word in edits:
+        replica = {"device": A, "zone": C, "tp": 4, "micro_batches": 8, **change}
+        given = {"micro_batch": 8, "stages": [{"first_layer": 0, "layers": 26, "replicas": [replica]}]}
+        scenario.write(case.path("given.json"), json.dumps(given))
+        done = case.run("--json", "--evaluate", case.path("given.json"))
+        that(done.returncode in (1, 2), f"{change}: exit status {done.returncode}")
+        that(word in done.stderr or "does not fit" in done.stderr, f"{change}: {done.stderr.strip()}")
 
 def what_does_not_fit_is_said_with_numbers():
     Case({(V, C): 1}, model="GPT-Neo-2.7", batch=64).refused(1, "GiB")
