@@ -596,3 +596,44 @@ climb(const struct board *board, struct draft *draft, int64_t tries, double thre
     draft_copy(&climber.best, draft);
     return climber.weighed;
 }
+
+enum { TRIES_A_REPLAY = 8 };
+/* The weighing may be wrong by so much; what it says is worse by more is not replayed. */
+static const double doubt = 0.05;
+
+int64_t
+climb_replayed(const struct board *board, struct draft *draft, int replays, uint64_t seed)
+{
+    struct climber climber;
+    climber.board = board;
+    climber.random = rng_mix(seed, UINT64_C(0x9e3779b97f4a7c15)) | 1;
+    climber.weighed = 0;
+    draft_copy(draft, &climber.here);
+    draft_copy(draft, &climber.next);
+    int done = 0;
+    if (!draft_weigh(board, &climber.next))
+        return 0;
+    double guess_here = worth_energy(&climber.next.worth);
+    for (int i = 0; i < replays * TRIES_A_REPLAY && done < replays; i++) {
+        draft_copy(&climber.here, &climber.next);
+        if (!change(&climber))
+            continue;
+        crews_merge(&climber.next);
+        if (!fit_pools(&climber) || !draft_fits(board, &climber.next))
+            continue;
+        climber.weighed++;
+        if (!draft_weigh(board, &climber.next))
+            continue;
+        double guess = worth_energy(&climber.next.worth);
+        if (guess > guess_here * (1.0 + doubt))
+            continue;
+        done++;
+        if (!draft_replay(board, &climber.next) ||
+            !worth_before(&climber.next.worth, &climber.here.worth))
+            continue;
+        draft_copy(&climber.next, &climber.here);
+        guess_here = guess;
+    }
+    draft_copy(&climber.here, draft);
+    return climber.weighed;
+}

@@ -16,4 +16,9 @@
 int64_t climb(const struct board *board, struct draft *draft, int64_t tries,
               double threshold, uint64_t seed);
 
+/* The same by the evaluator's own worth (draft_replay()), for a draft that has it; takes up
+ * to `replays` of them. */
+int64_t climb_replayed(const struct board *board, struct draft *draft, int replays,
+                       uint64_t seed);
+
 #endif

@@ -682,3 +682,21 @@ draft_plan(const struct board *board, const struct draft *draft, struct fleet_pl
     }
     must(j == draft->width);
 }
+
+bool
+draft_replay(const struct board *board, struct draft *draft)
+{
+    struct fleet_plan plan;
+    struct estimate estimate;
+    struct err ignored;
+    draft_plan(board, draft, &plan);
+    bool valid = evaluate(&plan, board->request, board->fleet, NULL, NULL, &estimate,
+                          &ignored) == 0 &&
+                 estimate.fits;
+    fleet_plan_release(&plan);
+    if (!valid)
+        return false;
+    draft->iteration_s = estimate.iteration_s;
+    judge(board, draft, estimate.iteration_s);
+    return true;
+}

@@ -60,6 +60,10 @@ bool draft_stage_fits(const struct board *board, const struct draft *draft, int 
  * pipelines than micro-batches or neighbours without a link. */
 bool draft_weigh(const struct board *board, struct draft *draft);
 
+/* What a draft is worth by the evaluator itself; a plan's replay takes a hundred times as
+ * long as draft_weigh(), which comes first. False when it cannot be carried out. */
+bool draft_replay(const struct board *board, struct draft *draft);
+
 /* What is compared while climbing: mostly the goal, a little the way there. */
 double worth_energy(const struct worth *worth);
 

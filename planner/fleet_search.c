@@ -13,9 +13,12 @@
 #include <string.h>
 
 enum {
-    SHAPES_MAX = 64, /* seated */
-    PAIRS_MAX = 10,  /* seated in pairs of zones too, of each sort */
-    FINALISTS = 24,  /* evaluated */
+    SHAPES_MAX = 64,    /* seated */
+    PAIRS_MAX = 10,     /* seated in pairs of zones too, of each sort */
+    FINALISTS = 24,     /* evaluated */
+    REPLAYED = 48,      /* drafts that are replayed */
+    REPLAY_CLIMBS = 6,  /* of which so many climb on, */
+    REPLAYS_EACH = 160, /* each with so many replays */
     ROUNDS = 4,
 };
 
@@ -192,6 +195,30 @@ climb_rounds(struct searcher *searcher)
         sort_drafts(searcher);
         drop_twins(searcher);
     }
+}
+
+/* What draft_weigh() guesses of a replay is replayed, and the best made better by that. */
+static void
+replay_rounds(struct searcher *searcher)
+{
+    if (searcher->board->published)
+        return;
+    int kept = 0;
+    int count = searcher->count < REPLAYED ? searcher->count : REPLAYED;
+    for (int i = 0; i < searcher->count; i++) {
+        struct draft *draft = searcher->drafts[i];
+        if (i < count && draft_replay(searcher->board, draft))
+            searcher->drafts[kept++] = draft;
+        else
+            free(draft);
+    }
+    searcher->count = kept;
+    sort_drafts(searcher);
+    for (int i = 0; i < kept && i < REPLAY_CLIMBS; i++)
+        searcher->weighed += climb_replayed(searcher->board, searcher->drafts[i],
+                                            REPLAYS_EACH, (uint64_t)i + 1);
+    sort_drafts(searcher);
+    drop_twins(searcher);
 }
 
 /* Of a small fleet all plans are looked at. */
@@ -409,6 +436,7 @@ fleet_search(const struct fleet_request *request, const struct fleet *fleet,
     climb_rounds(&searcher);
     if (exhaust_feasible(searcher.board))
         search_all(&searcher);
+    replay_rounds(&searcher);
     int rc = 0;
     if (choose(&searcher, out))
         list_rejections(&searcher, out);
