@@ -546,7 +546,7 @@ shut_out(struct node *node, const struct id *id, int64_t now)
     struct admission *admission = node->admission;
     admit_evict(node->admit, id);
     if (admission->cuts_count == ADMISSION_CUTS_MAX)
-        return; /* it speaks to nobody; libzmq's heartbeats end it */
+        return; /* it speaks to nobody; its keys are refused from now on */
     admission->cuts[admission->cuts_count].id = *id;
     admission->cuts[admission->cuts_count].at_ms = now + CUT_MS;
     admission->cuts[admission->cuts_count++].left = CUT_TIMES;
