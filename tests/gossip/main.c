@@ -20,16 +20,17 @@ Suite *suite_agree(void);
 Suite *suite_agree_chain(void);
 Suite *suite_agree_recover(void);
 Suite *suite_agree_sim(void);
+Suite *suite_agree_figures(void);
 
 int
 main(void)
 {
     static Suite *(*const suites[])(void) = {
-        suite_effect,        suite_record,    suite_gossip, suite_link,
-        suite_last_mile,     suite_survey,    suite_member, suite_message,
-        suite_digest,        suite_rumor,     suite_absorb, suite_self,
-        suite_suspect,       suite_decree,    suite_agree,  suite_agree_chain,
-        suite_agree_recover, suite_agree_sim, NULL,
+        suite_effect,        suite_record,    suite_gossip,        suite_link,
+        suite_last_mile,     suite_survey,    suite_member,        suite_message,
+        suite_digest,        suite_rumor,     suite_absorb,        suite_self,
+        suite_suspect,       suite_decree,    suite_agree,         suite_agree_chain,
+        suite_agree_recover, suite_agree_sim, suite_agree_figures, NULL,
     };
     return suite_run(suites);
 }
