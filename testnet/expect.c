@@ -597,6 +597,49 @@ check_links(const struct history *history, const struct links_seen *seen,
 
 /* ---- all of it ---- */
 
+static void
+check_formed(const struct history *history, struct verdict *verdict)
+{
+    double limit = history->scenario->expect.formed_within_s;
+    double seconds = (double)(history->formed_ms - history->began_ms) / 1e3;
+    if (history->formed_ms == 0)
+        check(verdict, "formed", false, "the swarm was never whole");
+    else
+        check(verdict, "formed", seconds <= limit,
+              "all nodes were members %.2f s after the first began, %g s are allowed",
+              seconds, limit);
+}
+
+static void
+check_settled(const struct history *history, struct verdict *verdict)
+{
+    double limit = history->scenario->expect.settled_within_s, slowest = 0;
+    int asked = 0;
+    bool passed = true;
+    char detail[200] = "no node was started or ended";
+    for (int i = 0; i < history->presences_count && passed; i++) {
+        const struct past_presence *presence = &history->presences[i];
+        if (!history_presence_counts(history, i))
+            continue;
+        asked++;
+        int64_t at = history_settled(history, i);
+        double seconds = (double)(at - presence->at_ms) / 1e3;
+        passed = at >= 0 && seconds <= limit;
+        if (at < 0)
+            snprintf(detail, sizeof(detail),
+                     "after %s, the %d nodes that ran never were one epoch's members",
+                     presence->text, __builtin_popcountll(presence->running));
+        else if (seconds >= slowest || !passed)
+            snprintf(
+                detail, sizeof(detail),
+                "the %d nodes that ran were one epoch's members %.2f s after %s (the "
+                "slowest), %g s are allowed",
+                __builtin_popcountll(presence->running), seconds, presence->text, limit);
+        slowest = at >= 0 && seconds > slowest ? seconds : slowest;
+    }
+    check(verdict, "settled", passed && asked, "%s", detail);
+}
+
 void
 expect_judge(const struct history *history, const struct outcome *outcome,
              struct verdict *verdict)
@@ -625,6 +668,10 @@ expect_judge(const struct history *history, const struct outcome *outcome,
         check_healed(history, verdict);
     if (expect->links_within >= 0)
         check_links(history, outcome->links, verdict);
+    if (expect->formed_within_s >= 0)
+        check_formed(history, verdict);
+    if (expect->settled_within_s >= 0)
+        check_settled(history, verdict);
     if (expect->same_loss_as[0])
         check_same(history, outcome, curve, count, verdict);
     free(curve);
@@ -634,6 +681,9 @@ bool
 expect_satisfied(const struct history *history)
 {
     const struct expectations *expect = &history->scenario->expect;
+    int last = history->presences_count - 1;
+    if (expect->settled_within_s >= 0 && last >= 0 && history_settled(history, last) < 0)
+        return false;
     for (int i = 0; i < history->faults_count; i++) {
         const struct past_fault *fault = &history->faults[i], *go;
         if (fault->action == ACTION_HEAL && expect->healed_within_s >= 0 &&

@@ -115,6 +115,22 @@ epoch_place(struct history *history, int64_t number)
 }
 
 static void
+take_voters(const struct history *history, struct past_epoch *epoch,
+            const struct json *voters)
+{
+    int list[VOTERS_MAX], count = 0;
+    for (size_t i = 0; i < json_count(voters) && count < VOTERS_MAX; i++) {
+        int node = node_index(history, json_text(json_at(voters, i), ""));
+        if (node >= 0)
+            list[count++] = node;
+    }
+    if (count <= epoch->voters_count)
+        return; /* it does not know more names than others did */
+    memcpy(epoch->voters, list, sizeof(list[0]) * (size_t)count);
+    epoch->voters_count = count;
+}
+
+static void
 on_epoch(struct history *history, int node, int64_t mono_ms, const struct json *event)
 {
     int64_t number = json_int(json_get(event, "epoch"), -1);
@@ -145,6 +161,7 @@ on_epoch(struct history *history, int node, int64_t mono_ms, const struct json *
     if (mono_ms < epoch->first_ms)
         epoch->first_ms = mono_ms;
     epoch->members |= bits; /* a node may not know another's name yet */
+    take_voters(history, epoch, json_get(event, "voters"));
     if (epoch->leader < 0)
         epoch->leader = node_index(history, leader);
     hear_leader(history, json_int(json_get(event, "term"), 0), leader);
@@ -289,7 +306,7 @@ history_fault(struct history *history, const struct scenario_event *event,
         fault->working = (victims & workers) && (workers & ~victims);
     char target[64], names[64] = "";
     event_text(history->scenario, event, target);
-    if (event->target == TARGET_LEADER || event->target == TARGET_WORKER)
+    if (event->target != TARGET_NODE && event->target != TARGET_ZONE && event->count <= 1)
         for (int i = 0; i < history->scenario->nodes_count; i++)
             if (victims >> i & 1)
                 snprintf(names, sizeof(names), " (%s)", history->scenario->nodes[i].name);
@@ -303,6 +320,58 @@ history_join(struct history *history, int node, int64_t start_ms)
     must(history->joins_count < TESTNET_EVENTS_MAX);
     history->joins[history->joins_count++] = (struct past_join){
         .node = node, .start_ms = start_ms, .seconds = -1, .pause_s = 0};
+}
+
+void
+history_presence(struct history *history, const struct scenario_event *event,
+                 uint64_t running, int64_t now_ms)
+{
+    must(history->presences_count < TESTNET_EVENTS_MAX);
+    struct past_presence *presence = &history->presences[history->presences_count++];
+    *presence = (struct past_presence){.at_ms = now_ms, .running = running};
+    event_text(history->scenario, event, presence->text);
+}
+
+bool
+history_presence_counts(const struct history *history, int presence)
+{
+    enum { TOGETHER_MS = 1000 };
+    return presence + 1 == history->presences_count ||
+           history->presences[presence + 1].at_ms - history->presences[presence].at_ms >
+               TOGETHER_MS;
+}
+
+/* When the last of these nodes knew of the epoch; -1: not all of them do. */
+static int64_t
+known_by(const struct history *history, int64_t epoch, uint64_t nodes)
+{
+    uint64_t know = 0;
+    int64_t last = -1;
+    for (size_t m = 0; m < history->marks_count; m++) {
+        const struct past_mark *mark = &history->marks[m];
+        if (mark->kind != MARK_EPOCH || mark->epoch != epoch ||
+            !(nodes & node_bit(mark->node)) || know & node_bit(mark->node))
+            continue;
+        know |= node_bit(mark->node);
+        last = mark->mono_ms > last ? mark->mono_ms : last;
+    }
+    return know == nodes ? last : -1;
+}
+
+int64_t
+history_settled(const struct history *history, int number)
+{
+    const struct past_presence *presence = &history->presences[number];
+    int64_t end = number + 1 < history->presences_count ? presence[1].at_ms : INT64_MAX;
+    for (size_t e = 0; e < history->epochs_count; e++) {
+        const struct past_epoch *epoch = &history->epochs[e];
+        if (epoch->members != presence->running || epoch->first_ms < presence->at_ms)
+            continue;
+        int64_t at = known_by(history, epoch->epoch, presence->running);
+        if (at >= 0 && at < end)
+            return at;
+    }
+    return -1;
 }
 
 /* Was it given up by an epoch up to `last`? */

@@ -20,7 +20,8 @@ struct past_epoch {
     int leader;                     /* a node; -1: nobody said */
     char cause[16];
     char hash[65];
-    uint64_t members, workers; /* bits of nodes */
+    uint64_t members, workers;            /* bits of nodes */
+    int voters_count, voters[VOTERS_MAX]; /* nodes, in order */
     int64_t first_ms;
     int64_t stages, pipelines;
     char *plan; /* JSON: {micro_batch, stages[]} */
@@ -70,6 +71,13 @@ struct past_join {
     double seconds, pause_s; /* history_settle(): -1: it never computed */
 };
 
+/* Which nodes ran from a time on. */
+struct past_presence {
+    int64_t at_ms;
+    uint64_t running; /* bits of nodes */
+    char text[64];    /* what made it so */
+};
+
 struct past_node {
     int64_t epoch, step, predicted_bytes;
     double loss, tokens_per_s;
@@ -86,15 +94,16 @@ struct history {
     struct past_join joins[TESTNET_EVENTS_MAX];
     size_t epochs_count, steps_count, marks_count;
     size_t steps_capacity, marks_capacity;
-    int faults_count, joins_count;
+    struct past_presence presences[TESTNET_EVENTS_MAX];
+    int faults_count, joins_count, presences_count;
     int64_t term;
-    int64_t newest_step; /* the highest that was ever applied */
-    int64_t applied;     /* the highest that is, after what was rolled back */
-    int leader;          /* of the highest term; -1: none known */
-    int64_t formed_ms;   /* 0: not yet */
-    char job_state[200]; /* "", "running", "done", "failed: ..." */
-    char conflict[200];  /* two epochs of one number; empty: none */
-    char failure[200];   /* the first failure that a node's engine told of */
+    int64_t newest_step;         /* the highest that was ever applied */
+    int64_t applied;             /* the highest that is, after what was rolled back */
+    int leader;                  /* of the highest term; -1: none known */
+    int64_t began_ms, formed_ms; /* of the first node, of the swarm; 0: not yet */
+    char job_state[200];         /* "", "running", "done", "failed: ..." */
+    char conflict[200];          /* two epochs of one number; empty: none */
+    char failure[200];           /* the first failure that a node's engine told of */
 };
 
 void history_init(struct history *history, const struct scenario *scenario);
@@ -116,6 +125,13 @@ struct past_fault *history_fault(struct history *history,
                                  int64_t now_ms);
 bool fault_costs(const struct past_fault *fault);
 void history_join(struct history *history, int node, int64_t start_ms);
+void history_presence(struct history *history, const struct scenario_event *event,
+                      uint64_t running, int64_t now_ms);
+/* When those who ran from then on, and nobody else, were members of one epoch that each
+ * of them knew; -1: never, or not before the next change. */
+int64_t history_settled(const struct history *history, int presence);
+/* Is it the last of several changes within a second? */
+bool history_presence_counts(const struct history *history, int presence);
 
 /* Fill in what faults and joins cost, by what has been told until now. */
 void history_settle(struct history *history);

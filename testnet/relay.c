@@ -160,6 +160,9 @@ connection_close(struct relay *relay, struct connection *connection)
         return;
     connection->closed = true;
     for (int side = 0; side < 2; side++) {
+        /* A child of the runner may hold it too until it has become a node: closing alone
+         * would leave it with epoll, and us with events of what was freed. */
+        unwatch(relay, connection, side);
         close(connection->fds[side]);
         struct piece *piece = connection->flows[side].head;
         while (piece) {
@@ -615,9 +618,8 @@ relay_open(struct relay *relay, const struct address *base, int zone, int from,
 {
     int fds[PORT_TRIPLE], bytes = SOCKET_BYTES;
     must(zone >= 0 && zone < relay->zones && from >= 0 && from < relay->zones);
-    if (port_triple(fds, &via->port, err))
+    if (port_triple(fds, via, err))
         return -1;
-    snprintf(via->host, sizeof(via->host), "127.0.0.1");
     for (int i = 0; i < PORT_TRIPLE; i++) {
         /* An accepted socket has its listener's buffer. */
         setsockopt(fds[i], SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
@@ -634,7 +636,7 @@ relay_open(struct relay *relay, const struct address *base, int zone, int from,
         port->from = from;
         port->target = (struct sockaddr_in){.sin_family = AF_INET,
                                             .sin_port = htons((uint16_t)(base->port + i)),
-                                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+                                            .sin_addr.s_addr = port_host()};
         ask(relay, &(struct command){.kind = COMMAND_PORT, .port = port});
     }
     return 0;

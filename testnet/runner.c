@@ -17,6 +17,7 @@
 
 enum {
     TICK_MS = 20,
+    VOTER_AGE_S = 10, /* of a committee, where ten minutes is what users have */
     MEASURE_MS = 200, /* memory */
     LINKS_MS = 200,   /* ask for the links again */
     LINKS_MS_MAX = 3000,
@@ -29,6 +30,8 @@ struct machine {
     struct process process;
     struct tail tail;
     struct address base;
+    int held[PORT_TRIPLE]; /* its ports, while `holds` */
+    bool holds;
     char folder[PATH_BYTES_MAX], log[PATH_BYTES_MAX];
     bool started; /* once at least */
     bool asked;   /* its end is no surprise: killed or told to leave */
@@ -72,22 +75,26 @@ give_up(struct runner *runner, const char *fmt, ...)
 
 /* ---- getting ready ---- */
 
+/* Held until the relay has its own; not longer, since a child that has not become a node
+ * yet would hold them too. */
 static int
 find_ports(struct runner *runner, struct err *err)
 {
-    int count = runner->scenario->nodes_count, found = 0, result = 0;
-    int(*fds)[PORT_TRIPLE] = xcalloc((size_t)count, sizeof(*fds));
-    for (; found < count && result == 0; found++) {
-        struct address *base = &runner->machines[found].base;
-        snprintf(base->host, sizeof(base->host), "127.0.0.1");
-        result = port_triple(fds[found], &base->port, err);
+    for (int i = 0; i < runner->scenario->nodes_count; i++) {
+        struct machine *machine = &runner->machines[i];
+        if (port_triple(machine->held, &machine->base, err))
+            return -1;
+        machine->holds = true;
     }
-    /* All at once, so that no two nodes have the same. */
-    for (int i = 0; i < found - (result ? 1 : 0); i++)
-        for (int k = 0; k < PORT_TRIPLE; k++)
-            close(fds[i][k]);
-    free(fds);
-    return result;
+    return 0;
+}
+
+static void
+let_ports_go(struct machine *machine)
+{
+    for (int k = 0; k < PORT_TRIPLE && machine->holds; k++)
+        close(machine->held[k]);
+    machine->holds = false;
 }
 
 static int
@@ -147,6 +154,9 @@ write_config(const struct runner *runner, int node, struct err *err)
                "threads: 1\n",
                name_of(runner, node), scenario->zones[scenario->nodes[node].zone],
                machine->folder, address, address);
+    buf_printf(&text, "voter_age: %d\n", VOTER_AGE_S);
+    if (scenario->nodes[node].engine_off)
+        buf_printf(&text, "engine: off\n");
     if (scenario->nodes[node].memory[0])
         buf_printf(&text, "memory: '%s'\n", scenario->nodes[node].memory);
     if (node > 0 && runner->history->nodes[node].epoch == 0) {
@@ -208,7 +218,10 @@ prepare(struct runner *runner, struct err *err)
     if (runner->scenario->job && file_write(runner->job, runner->scenario->job,
                                             strlen(runner->scenario->job), 0600, err))
         return -1;
-    return find_ports(runner, err) || start_relay(runner, err) ? -1 : 0;
+    int result = find_ports(runner, err) || start_relay(runner, err) ? -1 : 0;
+    for (int i = 0; i < runner->scenario->nodes_count; i++)
+        let_ports_go(&runner->machines[i]);
+    return result;
 }
 
 /* ---- what nodes tell ---- */
@@ -416,26 +429,80 @@ due(const struct runner *runner, const struct scenario_event *event, int64_t now
     return step_reached(runner) >= event->at_step;
 }
 
-/* The node that an event aims at, -1 while there is none. */
-static int
+static bool
+runs(const struct runner *runner, int node)
+{
+    return runner->machines[node].process.pid && !runner->machines[node].process.stopped;
+}
+
+static bool
+votes(const struct past_epoch *epoch, int node)
+{
+    for (int i = 0; i < epoch->voters_count; i++)
+        if (epoch->voters[i] == node)
+            return true;
+    return false;
+}
+
+/* Does a node that runs fit the word? */
+static bool
+fits(const struct runner *runner, enum target target, const struct past_epoch *newest,
+     int node)
+{
+    int leader = runner->history->leader;
+    switch (target) {
+    case TARGET_LEADER:
+        return node == leader;
+    case TARGET_WORKER:
+        return newest->workers >> node & 1 && node != leader;
+    case TARGET_BYSTANDER:
+        return newest->members >> node & 1 && node != leader && !votes(newest, node);
+    default:
+        return false;
+    }
+}
+
+static uint64_t
+killed(const struct runner *runner)
+{
+    uint64_t bits = 0;
+    for (int i = 0; i < runner->scenario->nodes_count; i++)
+        if (runner->machines[i].started && !runner->machines[i].process.pid)
+            bits |= UINT64_C(1) << i;
+    return bits;
+}
+
+/* The nodes that an event aims at, as bits; 0 while there are not enough. */
+static uint64_t
 aim(const struct runner *runner, const struct scenario_event *event)
 {
-    const struct history *history = runner->history;
-    const struct past_epoch *newest = history_newest(history);
-    if (event->target == TARGET_NODE)
-        return event->index;
-    if (event->action == ACTION_CONTINUE || event->action == ACTION_JOIN)
-        return runner->last_victim[event->target == TARGET_WORKER];
-    int node = -1;
-    if (event->target == TARGET_LEADER)
-        node = history->leader;
-    for (int i = 0; i < runner->scenario->nodes_count && node < 0 && newest &&
-                    event->target == TARGET_WORKER;
-         i++)
-        if (newest->workers >> i & 1 && i != history->leader &&
-            runner->machines[i].process.pid && !runner->machines[i].process.stopped)
-            node = i;
-    return node >= 0 && runner->machines[node].process.pid ? node : -1;
+    const struct past_epoch *newest = history_newest(runner->history);
+    enum target target = event->target;
+    uint64_t bits = 0;
+    int found = 0;
+    if (target == TARGET_NODE)
+        return UINT64_C(1) << event->index;
+    if (target == TARGET_KILLED)
+        return killed(runner);
+    if (event->action == ACTION_CONTINUE || event->action == ACTION_JOIN) {
+        int last = runner->last_victim[target == TARGET_WORKER];
+        return last < 0 ? 0 : UINT64_C(1) << last;
+    }
+    bool by_vote = target == TARGET_VOTER || target == TARGET_LAST_VOTER;
+    for (int i = newest && by_vote ? newest->voters_count : 0; i-- > 0;) {
+        int node = newest->voters[i];
+        if (found < event->count && runs(runner, node) &&
+            (target == TARGET_LAST_VOTER || node != runner->history->leader)) {
+            bits |= UINT64_C(1) << node;
+            found++;
+        }
+    }
+    for (int i = 0; i < runner->scenario->nodes_count && newest && !by_vote; i++)
+        if (found < event->count && runs(runner, i) && fits(runner, target, newest, i)) {
+            bits |= UINT64_C(1) << i;
+            found++;
+        }
+    return found == event->count ? bits : 0;
 }
 
 static uint64_t
@@ -494,6 +561,27 @@ fire_at_node(struct runner *runner, const struct scenario_event *event, int node
     return true;
 }
 
+/* False: not possible yet. */
+static bool
+fire_at_nodes(struct runner *runner, const struct scenario_event *event, uint64_t nodes)
+{
+    bool fired = false;
+    for (int i = 0; i < runner->scenario->nodes_count; i++)
+        if (nodes >> i & 1)
+            fired = fire_at_node(runner, event, i) || fired;
+    return fired;
+}
+
+static uint64_t
+running(const struct runner *runner)
+{
+    uint64_t bits = 0;
+    for (int i = 0; i < runner->scenario->nodes_count; i++)
+        if (runs(runner, i) && !(runner->machines[i].asked))
+            bits |= UINT64_C(1) << i;
+    return bits;
+}
+
 static void
 do_events(struct runner *runner, int64_t now)
 {
@@ -502,22 +590,18 @@ do_events(struct runner *runner, int64_t now)
         const struct scenario_event *event = &scenario->events[i];
         if (runner->fired[i] || !due(runner, event, now))
             continue;
-        uint64_t victims;
-        int node = -1;
-        if (event->target == TARGET_ZONE) {
-            victims = zone_nodes(runner, event->index);
-        } else {
-            node = aim(runner, event);
-            if (node < 0)
-                continue;
-            victims = UINT64_C(1) << node;
-        }
+        bool zone = event->target == TARGET_ZONE;
+        uint64_t victims = zone ? zone_nodes(runner, event->index) : aim(runner, event);
+        if (victims == 0)
+            continue;
         int64_t fault_ms = clock_ms();
-        if (node < 0)
+        if (zone)
             fire_at_zone(runner, event);
-        else if (!fire_at_node(runner, event, node))
+        else if (!fire_at_nodes(runner, event, victims))
             continue;
         runner->fired[i] = true;
+        if (!zone)
+            history_presence(runner->history, event, running(runner), fault_ms);
         if (event->action == ACTION_JOIN)
             continue;
         const struct past_fault *fault =
@@ -617,6 +701,7 @@ static void
 run_loop(struct runner *runner)
 {
     start_node(runner, 0);
+    runner->history->began_ms = clock_ms();
     for (int64_t now = clock_ms(); !over(runner, now); now = clock_ms()) {
         read_logs(runner);
         look_after_nodes(runner, now);

@@ -10,9 +10,9 @@
 /* ---- the file's shape ---- */
 
 struct node_file {
-    char *name, *zone, *memory;
+    char *name, *zone, *memory, *engine;
     double *join_s;
-    int64_t *join_step;
+    int64_t *join_step, *count;
 };
 
 struct link_file {
@@ -23,12 +23,13 @@ struct link_file {
 struct event_file {
     char *target[ACTIONS];
     double *at_s;
-    int64_t *at_step;
+    int64_t *at_step, *count;
 };
 
 struct expect_file {
     double *loss_below, *recovered_within_s, *within, *joined_within_s, *pause_below_s,
-        *rejoined_within_s, *healed_within_s, *links_within, *links_by_s;
+        *rejoined_within_s, *healed_within_s, *links_within, *links_by_s,
+        *formed_within_s, *settled_within_s;
     int64_t *steps, *stages, *replicas, *steps_lost_max, *steps_compared;
     bool new_leader, exact, fenced, minority_paused, links_passive;
     char *same_loss_as;
@@ -56,8 +57,10 @@ static const cyaml_schema_field_t node_fields[] = {
     WORD("name", CYAML_FLAG_POINTER, struct node_file, name),
     WORD("zone", CYAML_FLAG_POINTER, struct node_file, zone),
     CYAML_FIELD_STRING_PTR("memory", OPTIONAL, struct node_file, memory, 1, 31),
+    CYAML_FIELD_STRING_PTR("engine", OPTIONAL, struct node_file, engine, 1, 31),
     NUMBER(node_file, join_s),
     COUNT(node_file, join_step),
+    COUNT(node_file, count),
     CYAML_FIELD_END};
 static const cyaml_schema_value_t node_value = {
     CYAML_VALUE_MAPPING(CYAML_FLAG_DEFAULT, struct node_file, node_fields)};
@@ -80,6 +83,7 @@ static const cyaml_schema_field_t event_fields[] = {
     WORD("leave", OPTIONAL, struct event_file, target[ACTION_LEAVE]),
     NUMBER(event_file, at_s),
     COUNT(event_file, at_step),
+    COUNT(event_file, count),
     CYAML_FIELD_END};
 static const cyaml_schema_value_t event_value = {
     CYAML_VALUE_MAPPING(CYAML_FLAG_DEFAULT, struct event_file, event_fields)};
@@ -105,6 +109,8 @@ static const cyaml_schema_field_t expect_fields[] = {
     NUMBER(expect_file, links_within),
     NUMBER(expect_file, links_by_s),
     TRUTH(expect_file, links_passive),
+    NUMBER(expect_file, formed_within_s),
+    NUMBER(expect_file, settled_within_s),
     CYAML_FIELD_END};
 static const cyaml_schema_field_t scenario_fields[] = {
     WORD("name", OPTIONAL, struct scenario_file, name),
@@ -127,6 +133,22 @@ static const cyaml_schema_value_t scenario_schema = {
 static const char *const action_names[ACTIONS] = {"kill",  "stop", "continue", "cut",
                                                   "stall", "heal", "join",     "leave"};
 
+/* Words that events aim at; the others are names. */
+static const char *const target_words[] = {
+    [TARGET_LEADER] = "leader",       [TARGET_WORKER] = "worker",
+    [TARGET_VOTER] = "voter",         [TARGET_LAST_VOTER] = "last_voter",
+    [TARGET_BYSTANDER] = "bystander", [TARGET_KILLED] = "killed"};
+enum { TARGETS = TARGET_KILLED + 1 };
+
+static int
+find_target(const char *word)
+{
+    for (int i = 0; i < TARGETS; i++)
+        if (target_words[i] && strcmp(target_words[i], word) == 0)
+            return i;
+    return -1;
+}
+
 const char *
 action_name(enum action action)
 {
@@ -137,12 +159,14 @@ const char *
 event_text(const struct scenario *scenario, const struct scenario_event *event,
            char text[64])
 {
-    const char *target = event->target == TARGET_LEADER   ? "leader"
-                         : event->target == TARGET_WORKER ? "worker"
-                         : event->target == TARGET_ZONE
-                             ? scenario->zones[event->index]
-                             : scenario->nodes[event->index].name;
-    snprintf(text, 64, "%s %s", action_names[event->action], target);
+    const char *target = target_words[event->target];
+    char times[16] = "";
+    if (!target)
+        target = event->target == TARGET_ZONE ? scenario->zones[event->index]
+                                              : scenario->nodes[event->index].name;
+    if (event->count > 1)
+        snprintf(times, sizeof(times), " x %d", event->count);
+    snprintf(text, 64, "%s %s%s", action_names[event->action], target, times);
     return text;
 }
 
@@ -175,46 +199,83 @@ find_zone(const struct scenario *scenario, const char *name)
 /* ---- from the file's shape to ours ---- */
 
 static int
-take_node(const struct node_file *file, struct scenario *scenario, struct err *err)
+check_node(const struct node_file *file, const struct scenario *scenario, struct err *err)
 {
-    struct scenario_node *node = &scenario->nodes[scenario->nodes_count];
     int64_t bytes;
     if (!name_plain(file->name) || !name_plain(file->zone))
         return err_set(err, ERR_USAGE,
                        "node \"%s\": names and zones are letters, digits, '.', '_', '-'",
                        file->name);
-    if (find_node(scenario, file->name) >= 0)
-        return err_set(err, ERR_USAGE, "node \"%s\" is there twice", file->name);
-    if (strcmp(file->name, "leader") == 0 || strcmp(file->name, "worker") == 0)
+    if (find_target(file->name) >= 0)
         return err_set(err, ERR_USAGE, "a node cannot be called \"%s\", events use it",
                        file->name);
     if (file->memory && size_parse(file->memory, &bytes, err))
         return err_wrap(err, "node \"%s\": memory", file->name);
+    if (file->engine && strcmp(file->engine, "on") != 0 &&
+        strcmp(file->engine, "off") != 0)
+        return err_set(err, ERR_USAGE, "node \"%s\": engine is \"%s\"; use on or off",
+                       file->name, file->engine);
     if (file->join_s && file->join_step)
         return err_set(err, ERR_USAGE, "node \"%s\" has join_s and join_step; one is it",
                        file->name);
-    node->zone = find_zone(scenario, file->zone);
-    if (node->zone < 0) {
-        if (scenario->zones_count == TESTNET_ZONES_MAX)
-            return err_set(err, ERR_USAGE, "there are more than %d zones",
-                           TESTNET_ZONES_MAX);
-        node->zone = scenario->zones_count++;
-        snprintf(scenario->zones[node->zone], sizeof(scenario->zones[0]), "%s",
-                 file->zone);
-    }
-    snprintf(node->name, sizeof(node->name), "%s", file->name);
-    snprintf(node->memory, sizeof(node->memory), "%s", file->memory ? file->memory : "");
-    node->late = file->join_s || file->join_step;
-    node->join_s = file->join_s ? *file->join_s : -1;
-    node->join_step = file->join_step ? *file->join_step : -1;
-    if (node->late && node->join_s < 0 && node->join_step < 0)
+    bool late = file->join_s || file->join_step;
+    if ((file->join_s && *file->join_s < 0) || (file->join_step && *file->join_step < 0))
         return err_set(err, ERR_USAGE, "node \"%s\" joins before the beginning",
                        file->name);
-    if (node->late && scenario->nodes_count == 0)
+    if (late && scenario->nodes_count == 0)
         return err_set(err, ERR_USAGE,
                        "node \"%s\" is the first and founds the swarm; it cannot be late",
                        file->name);
-    scenario->nodes_count++;
+    if (file->count && (*file->count < 1 || *file->count > TESTNET_NODES_MAX))
+        return err_set(err, ERR_USAGE, "node \"%s\": count is %lld, it is from 1 to %d",
+                       file->name, (long long)*file->count, TESTNET_NODES_MAX);
+    return 0;
+}
+
+static int
+take_zone(const char *name, struct scenario *scenario, struct err *err)
+{
+    int zone = find_zone(scenario, name);
+    if (zone >= 0)
+        return zone;
+    if (scenario->zones_count == TESTNET_ZONES_MAX)
+        return err_set(err, ERR_USAGE, "there are more than %d zones", TESTNET_ZONES_MAX);
+    snprintf(scenario->zones[scenario->zones_count], sizeof(scenario->zones[0]), "%s",
+             name);
+    return scenario->zones_count++;
+}
+
+/* One, or as many as it counts. */
+static int
+take_node(const struct node_file *file, struct scenario *scenario, struct err *err)
+{
+    if (check_node(file, scenario, err))
+        return -1;
+    int zone = take_zone(file->zone, scenario, err);
+    if (zone < 0)
+        return -1;
+    int64_t count = file->count ? *file->count : 1;
+    for (int64_t i = 1; i <= count; i++) {
+        char name[NAME_BYTES_MAX + 8];
+        if (file->count)
+            snprintf(name, sizeof(name), "%s%lld", file->name, (long long)i);
+        else
+            snprintf(name, sizeof(name), "%s", file->name);
+        if (strlen(name) > NAME_BYTES_MAX || find_node(scenario, name) >= 0)
+            return err_set(err, ERR_USAGE, "node \"%s\" is there twice", name);
+        if (scenario->nodes_count == TESTNET_NODES_MAX)
+            return err_set(err, ERR_USAGE, "there are more than %d nodes",
+                           TESTNET_NODES_MAX);
+        struct scenario_node *node = &scenario->nodes[scenario->nodes_count++];
+        node->zone = zone;
+        snprintf(node->name, sizeof(node->name), "%.32s", name);
+        snprintf(node->memory, sizeof(node->memory), "%s",
+                 file->memory ? file->memory : "");
+        node->engine_off = file->engine && strcmp(file->engine, "off") == 0;
+        node->late = file->join_s || file->join_step;
+        node->join_s = file->join_s ? *file->join_s : -1;
+        node->join_step = file->join_step ? *file->join_step : -1;
+    }
     return 0;
 }
 
@@ -249,21 +310,26 @@ take_target(const char *word, struct scenario *scenario, struct scenario_event *
 {
     bool zone = event->action == ACTION_CUT || event->action == ACTION_STALL ||
                 event->action == ACTION_HEAL;
-    if (zone) {
-        event->target = TARGET_ZONE;
-        event->index = find_zone(scenario, word);
-    } else if (strcmp(word, "leader") == 0) {
-        event->target = TARGET_LEADER;
-    } else if (strcmp(word, "worker") == 0) {
-        event->target = TARGET_WORKER;
+    int number = scenario->events_count + 1, target = zone ? -1 : find_target(word);
+    bool follows = event->action == ACTION_CONTINUE || event->action == ACTION_JOIN;
+    if (target >= 0) {
+        event->target = (enum target)target;
+        bool repeats = target == TARGET_LEADER || target == TARGET_WORKER;
+        if (follows
+                ? !repeats && !(target == TARGET_KILLED && event->action == ACTION_JOIN)
+                : target == TARGET_KILLED)
+            return err_set(err, ERR_USAGE, "event %d: %s cannot aim at \"%s\"", number,
+                           action_names[event->action], word);
     } else {
-        event->target = TARGET_NODE;
-        event->index = find_node(scenario, word);
+        event->target = zone ? TARGET_ZONE : TARGET_NODE;
+        event->index = zone ? find_zone(scenario, word) : find_node(scenario, word);
     }
     if (event->index < 0)
-        return err_set(err, ERR_USAGE, "event %d: %s \"%s\": there is no such %s",
-                       scenario->events_count + 1, action_names[event->action], word,
-                       zone ? "zone" : "node");
+        return err_set(err, ERR_USAGE, "event %d: %s \"%s\": there is no such %s", number,
+                       action_names[event->action], word, zone ? "zone" : "node");
+    if (event->count > 1 && target != TARGET_VOTER && target != TARGET_BYSTANDER)
+        return err_set(err, ERR_USAGE,
+                       "event %d: only voter and bystander can be several", number);
     return 0;
 }
 
@@ -291,6 +357,10 @@ take_event(const struct event_file *file, struct scenario *scenario, struct err 
     event->at_step = file->at_step ? *file->at_step : -1;
     if (event->at_s < 0 && event->at_step < 0)
         return err_set(err, ERR_USAGE, "event %d is before the beginning", number);
+    event->count = file->count ? (int)*file->count : 1;
+    if (file->count && (*file->count < 1 || *file->count > TESTNET_NODES_MAX))
+        return err_set(err, ERR_USAGE, "event %d: count is %lld, it is from 1 to %d",
+                       number, (long long)*file->count, TESTNET_NODES_MAX);
     if (take_target(word, scenario, event, err))
         return -1;
     scenario->events_count++;
@@ -312,6 +382,8 @@ take_expect(const struct expect_file *file, struct expectations *out)
     TAKE(rejoined_within_s);
     TAKE(healed_within_s);
     TAKE(links_within);
+    TAKE(formed_within_s);
+    TAKE(settled_within_s);
 #undef TAKE
     out->links_by_s = file->links_by_s ? *file->links_by_s : 10;
     out->links_passive = file->links_passive;
@@ -446,6 +518,7 @@ add_joins(struct scenario *scenario)
                 (struct scenario_event){.action = ACTION_JOIN,
                                         .target = TARGET_NODE,
                                         .index = i,
+                                        .count = 1,
                                         .at_s = node->join_s,
                                         .at_step = node->join_step};
     }
@@ -457,11 +530,11 @@ take_file(const char *path, const struct scenario_file *file, struct scenario *s
 {
     int late = 0;
     take_name(path, file->name, scenario->name);
-    for (uint32_t i = 0; i < file->nodes_count; i++) {
+    for (uint32_t i = 0; i < file->nodes_count; i++)
         if (take_node(&file->nodes[i], scenario, err))
             return -1;
+    for (int i = 0; i < scenario->nodes_count; i++)
         late += scenario->nodes[i].late;
-    }
     if (late > TESTNET_EVENTS_MAX / 2)
         return err_set(err, ERR_USAGE, "more than %d nodes are late",
                        TESTNET_EVENTS_MAX / 2);

@@ -6,6 +6,7 @@
  *     nodes:                             # the first founds the swarm
  *       - {name: a1, zone: a, memory: 1GiB}
  *       - {name: b1, zone: b, join_s: 15}   # or join_step: 40; left out: from the start
+ *       - {name: c, zone: c, count: 20, engine: off}     # c1 to c20, without engines
  *     links:                             # directed, one way; between zones without one
  *       - {from: a, to: b, mbit_per_s: 100, delay_ms: 20}      # traffic is not shaped
  *     job: {name: x, model: ...}         # as in job.yaml, or a file's name
@@ -25,7 +26,12 @@
  * and aims at a node's name, a zone's name (cut, stall, heal), or at
  *   leader    who leads at that moment
  *   worker    a node that has a part in the plan and does not lead
- * (of continue and join: the node that the last event with that word hit).
+ * (of continue and join: the node that the last event with that word hit), or at
+ *   voter     the last of the voters that does not lead
+ *   last_voter   the last of the voters, whether it leads or not
+ *   bystander    a node that neither votes nor leads
+ *   killed    (join only) every node that was started and does not run
+ * and with `count: 18` at so many of voter or bystander at once.
  *
  * What may be expected, all of it optional:
  *   loss_below           the last step's loss, unsmoothed nats per token
@@ -54,6 +60,10 @@
  *   links_by_s           ... from so many seconds after the swarm was formed on (left out:
  *                        10); a machine under load has 20 s more
  *   links_passive        ... only those count that rest on the job's own traffic
+ *   formed_within_s      from the start of the first node until all are members
+ *   settled_within_s     after each event that starts or ends nodes (of several within a
+ *                        second after the last): until those that run, and nobody else,
+ *                        are members of one epoch that each of them knows
  *
  * Checked always: the job ended well and in time, all events took place, no two epochs
  * share a number, every step is applied once and in order, all nodes agree about it, and
@@ -82,12 +92,22 @@ enum action {
 };
 enum { ACTIONS = ACTION_LEAVE + 1 };
 
-enum target { TARGET_NODE, TARGET_ZONE, TARGET_LEADER, TARGET_WORKER };
+enum target {
+    TARGET_NODE,
+    TARGET_ZONE,
+    TARGET_LEADER,
+    TARGET_WORKER,
+    TARGET_VOTER,
+    TARGET_LAST_VOTER,
+    TARGET_BYSTANDER,
+    TARGET_KILLED
+};
 
 struct scenario_node {
     char name[NAME_BYTES_MAX + 1];
-    int zone;          /* an index */
-    char memory[32];   /* as written; empty: not given */
+    int zone;        /* an index */
+    char memory[32]; /* as written; empty: not given */
+    bool engine_off;
     bool late;         /* starts at join_s or join_step */
     double join_s;     /* below 0: not given */
     int64_t join_step; /* below 0: not given */
@@ -102,6 +122,7 @@ struct scenario_event {
     enum action action;
     enum target target;
     int index;       /* of the node or the zone */
+    int count;       /* how many at once; 1 but for voter and bystander */
     double at_s;     /* below 0: at_step counts */
     int64_t at_step; /* below 0: at_s counts */
 };
@@ -111,7 +132,7 @@ struct expectations {
     double loss_below;
     int64_t steps, stages, replicas, steps_lost_max, steps_compared;
     double recovered_within_s, within, joined_within_s, pause_below_s, rejoined_within_s,
-        healed_within_s, links_within, links_by_s;
+        healed_within_s, links_within, links_by_s, formed_within_s, settled_within_s;
     bool new_leader, exact, fenced, minority_paused, links_passive;
     char same_loss_as[PATH_BYTES_MAX]; /* a path that can be opened */
 };

@@ -30,6 +30,8 @@ stage_set(struct scenario *scenario, struct history *history)
                                              .healed_within_s = -1,
                                              .links_within = -1,
                                              .links_by_s = 10,
+                                             .formed_within_s = -1,
+                                             .settled_within_s = -1,
                                              .within = 1e-3,
                                              .steps_compared = 2}};
     history_init(history, scenario);

@@ -34,8 +34,7 @@ start(double mbit_per_s, double delay_ms)
     signal(SIGPIPE, SIG_IGN);
     relay = relay_start(ZONES, links, &err);
     ck_assert_msg(relay != NULL, "%s", err.msg);
-    snprintf(base.host, sizeof(base.host), "127.0.0.1");
-    ck_assert_int_eq(port_triple(servers, &base.port, &err), 0);
+    ck_assert_int_eq(port_triple(servers, &base, &err), 0);
     for (int i = 0; i < PORT_TRIPLE; i++)
         ck_assert_int_eq(listen(servers[i], 16), 0);
     ck_assert_int_eq(relay_open(relay, &base, B, A, &via, &err), 0);
@@ -56,7 +55,7 @@ dial(int which)
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1;
     struct sockaddr_in address = {.sin_family = AF_INET,
                                   .sin_port = htons((uint16_t)(via.port + which)),
-                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+                                  .sin_addr.s_addr = port_host()};
     ck_assert_int_eq(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
     return fd;
