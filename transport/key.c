@@ -14,7 +14,12 @@
 
 /* A key file holds the seed as 64 hexadecimal digits and a newline, so that a person can
  * look at it and copy it; surrounding white space is allowed. */
-enum { SEED_BYTES = 32, SEED_DIGITS = 64, SECRET_FILE_BYTES_MAX = 256 };
+enum {
+    SEED_BYTES = 32,
+    SEED_DIGITS = 64,
+    SECRET_FILE_BYTES_MAX = 256,
+    CURVES_KEPT = 256
+};
 
 /* The library's sizes are what the wire and the id are made of. */
 _Static_assert(crypto_sign_SEEDBYTES == SEED_BYTES, "Ed25519 seed");
@@ -268,10 +273,22 @@ key_curve_secret(const struct key *key)
 bool
 key_curve_of(const struct id *id, uint8_t curve_public[KEY_CURVE_BYTES])
 {
-    uint8_t point[KEY_CURVE_BYTES];
-    if (crypto_sign_ed25519_pk_to_curve25519(point, id->bytes))
-        return false;
-    memcpy(curve_public, point, sizeof(point));
+    /* Every frame asks whose sender is admitted, and the way from one curve to the other
+     * costs as much as a signature: the last ones are remembered, one per place. */
+    static _Thread_local struct {
+        struct id id;
+        uint8_t curve[KEY_CURVE_BYTES];
+        bool known;
+    } last[CURVES_KEPT];
+    size_t at = (size_t)(id_prefix(id) % CURVES_KEPT);
+    if (!last[at].known || !id_equal(&last[at].id, id)) {
+        last[at].known = false;
+        if (crypto_sign_ed25519_pk_to_curve25519(last[at].curve, id->bytes) != 0)
+            return false;
+        last[at].id = *id;
+        last[at].known = true;
+    }
+    memcpy(curve_public, last[at].curve, KEY_CURVE_BYTES);
     return true;
 }
 
