@@ -17,8 +17,9 @@ struct fact {
 /* An identity, as long as it remembers what it promised. */
 struct person {
     struct id id;
-    int host; /* that it ran on */
-    bool forgot;
+    int host;     /* that it ran on */
+    bool forgot;  /* it is nobody's any more, or begins anew */
+    bool amnesia; /* it may not vote yet */
 };
 
 struct judged {
@@ -35,7 +36,8 @@ static struct {
     struct fact *facts;
     size_t facts_count;
     struct {
-        uint64_t epoch, term, led_epoch;
+        uint64_t epoch, term, led_epoch, life;
+        int person;
     } seen[HOSTS_MAX];
     int64_t steps;
 } check;
@@ -318,6 +320,12 @@ check_process(struct host *host)
         check.seen[i].epoch = decree->epoch;
         check_commit(host);
     }
+    if (check.seen[i].life != host->life ||
+        check.people[check.seen[i].person].amnesia != (node->agree->amnesia != 0)) {
+        check.seen[i].life = host->life;
+        check.seen[i].person = person(host);
+        check.people[check.seen[i].person].amnesia = node->agree->amnesia != 0;
+    }
     if (agree_role(node->agree) == AGREE_LEADER &&
         (agree_term(node->agree) != check.seen[i].term ||
          decree->epoch != check.seen[i].led_epoch)) {
@@ -438,7 +446,7 @@ check_remember(const struct host *without)
     uint32_t mask = 0;
     for (uint32_t v = 0; v < decree->voters_count; v++)
         for (int i = 0; i < check.people_count; i++)
-            if (!check.people[i].forgot &&
+            if (!check.people[i].forgot && !check.people[i].amnesia &&
                 id_equal(&check.people[i].id, &decree->voters[v]) &&
                 (!without || check.people[i].host != without->index))
                 mask |= 1u << v;
