@@ -105,7 +105,7 @@ SIM_WRAPS := socket bind listen accept4 recv send signalfd sigprocmask open clos
              clock_gettime printf randombytes_buf sodium_malloc sodium_free \
              crypto_sign_seed_keypair crypto_sign_detached crypto_sign_verify_detached \
              crypto_sign_ed25519_sk_to_curve25519 crypto_sign_ed25519_pk_to_curve25519 \
-             crypto_box_seal crypto_box_seal_open sodium_mlock agree_judged search
+             crypto_box_seal crypto_box_seal_open sodium_mlock view_judge search
 SIM_OUT   := transport/base/log.c transport/base/mailbox.c transport/loop.c transport/socket.c \
              $(wildcard transport/mesh*.c) transport/admit.c transport/join.c transport/twin.c \
              transport/group_ring.c \
@@ -115,6 +115,15 @@ SIM_CORE  := $(filter-out $(SIM_OUT),$(foreach f,transport/base transport gossip
              $(call sources,$(f)))) node/engine/recover.c tests/gossip/agree_history.c
 $(BUILD)/sim: $(call obj,$(wildcard tests/sim/*.c) $(SIM_CORE))
 	$(CC) $(LDFLAGS) $(SIM_WRAPS:%=-Wl,--wrap=%) -o $@ $^ $(LDLIBS)
+
+# The same with the mistakes of transport/base/mutant.h in it; one is chosen when it runs.
+MUTATED   := $(shell grep -l 'MUTANT(' $(SIM_CORE))
+$(BUILD)/sim_mutants: $(call obj,$(wildcard tests/sim/*.c) $(filter-out $(MUTATED),$(SIM_CORE))) \
+        $(MUTATED:%=$(BUILD)/obj/mutants/%.o)
+	$(CC) $(LDFLAGS) $(SIM_WRAPS:%=-Wl,--wrap=%) -o $@ $^ $(LDLIBS)
+$(BUILD)/obj/mutants/%.c.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -DFLOTILLA_MUTANTS -c -o $@ $<
 
 $(BUILD)/bench_%: $(BUILD)/obj/tests/bench/bench_%.c.o $(BUILD)/libflotilla.a
 	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)

@@ -1,6 +1,7 @@
 #include "gossip/agree_state.h"
 #include "transport/base/alloc.h"
 #include "transport/base/must.h"
+#include "transport/base/mutant.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -281,6 +282,8 @@ amnesia_of(const struct agree *agree, const struct decree *decree)
     for (uint32_t i = 0; i < decree->members_count; i++)
         if (id_equal(&decree->members[i].id, &agree->self))
             listed = decree->members[i].incarnation;
+    if (MUTANT(amnesia))
+        return 0;
     if (agree->options.incarnation > 0)
         return listed >= agree->options.incarnation ? 0 : agree->options.incarnation;
     return decree_member(decree, &agree->self) ? listed + 1 : 0;

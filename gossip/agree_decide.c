@@ -1,6 +1,7 @@
 #include "gossip/agree_state.h"
 #include "transport/base/alloc.h"
 #include "transport/base/must.h"
+#include "transport/base/mutant.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -112,7 +113,7 @@ decide_store(struct agree *agree, struct decree *decree, const struct id *hash,
     agree->hash = *hash;
     agree->certificate = *certificate;
     agree->founded = true;
-    if (certificate->term > agree->promised) {
+    if (certificate->term > agree->promised && !MUTANT(raise)) {
         agree->promised = certificate->term;
         agree->voted = (struct id){0};
     }
@@ -248,7 +249,8 @@ proposal_count(struct agree *agree, int64_t now_ms, struct effects *effects)
     uint32_t all = (1u << agree->decree.voters_count) - 1;
     uint32_t self = 1u << agree_voter_index(agree, &agree->self);
     uint32_t accepted = proposal->accepted | (proposal->willing ? self : 0);
-    if (decree_quorum(&agree->decree, accepted)) {
+    if (decree_quorum(&agree->decree, accepted) ||
+        (MUTANT(quorum) && proposal->accepted != 0)) {
         proposal_commit(agree, now_ms, accepted, effects);
     } else if (!decree_quorum(&agree->decree, all & ~proposal->refused)) {
         /* One term, one proposal: another one needs another term. */
@@ -482,9 +484,10 @@ proposal_check(const struct agree *agree, const struct frame *frame,
 {
     if (!decree_voter(&agree->decree, &frame->from))
         return err_set(err, ERR_WIRE, "proposal from a node that does not vote");
-    if (!id_equal(&decree->previous, &agree->hash) ||
-        !id_equal(&decree->swarm, &agree->swarm) ||
-        decree->generation != agree->decree.generation || decree->cause == CAUSE_RECOVERY)
+    if (!MUTANT(epoch) && (!id_equal(&decree->previous, &agree->hash) ||
+                           !id_equal(&decree->swarm, &agree->swarm) ||
+                           decree->generation != agree->decree.generation ||
+                           decree->cause == CAUSE_RECOVERY))
         return err_set(err, ERR_WIRE, "proposal does not follow our decree");
     if (decree->voters_count > decree_voters_most(decree->members_count))
         return err_set(err, ERR_WIRE, "proposal of %u members with %u voters, above %u",
@@ -535,10 +538,10 @@ propose_receive(struct agree *agree, int64_t now_ms, const struct frame *frame,
     decree_hash(&decree, &hash);
     enum agree_reason reason = REASON_NONE;
     int result = 0;
-    if (decree.epoch <= agree->decree.epoch) {
+    if (decree.epoch <= agree->decree.epoch && !MUTANT(epoch)) {
         reason = REASON_STALE_EPOCH;
         decide_tell(agree, now_ms, &frame->from, decree.epoch - 1, effects);
-    } else if (decree.epoch > agree->decree.epoch + 1) {
+    } else if (decree.epoch > agree->decree.epoch + 1 && !MUTANT(epoch)) {
         reason = REASON_BEHIND;
         decide_fetch(agree, now_ms, &frame->from, effects);
     } else if (!agree_votes(agree)) {

@@ -1,5 +1,6 @@
 #include "gossip/agree_state.h"
 #include "transport/base/must.h"
+#include "transport/base/mutant.h"
 
 /* Spread of candidacies of the same rank, ms. */
 enum { JITTER_MS = 100, JITTER_GONE_MS = 40, JITTER_RETRY_MS = 150, YIELD_MS = 600 };
@@ -214,7 +215,7 @@ win(struct agree *agree, int64_t now_ms, bool adopt, struct effects *effects)
         agree->heard_ms[i] = now_ms;
     agree->quorum_ms = now_ms;
     elect_beat(agree, now_ms, &(struct id){0}, effects);
-    agree->open = !adopt;
+    agree->open = !adopt || MUTANT(open);
     if (adopt)
         decide_propose(agree, now_ms, &agree->round.best, true, effects);
     else
@@ -238,8 +239,9 @@ votes_count(struct agree *agree, int64_t now_ms, struct effects *effects)
     const struct round *round = &agree->round;
     uint32_t all = (1u << agree->decree.voters_count) - 1;
     if (decree_quorum(&agree->decree, round->granted)) {
-        bool adopt =
-            round->best_term > 0 && decree_quorum(&agree->decree, all & ~round->empty);
+        bool adopt = round->best_term > 0 &&
+                     decree_quorum(&agree->decree, all & ~round->empty) &&
+                     !MUTANT(noadopt);
         bool wait = adopt && agree->stubborn &&
                     (round->granted | round->refused) != all &&
                     now_ms - round->began_ms < AGREE_PAUSE_MS;
@@ -281,7 +283,7 @@ elect_begin(struct agree *agree, int64_t now_ms, struct effects *effects)
     decide_drop(agree);
     agree->role = AGREE_PRECANDIDATE;
     round_start(agree, now_ms, agree_term_next(agree));
-    if (decree_quorum(&agree->decree, agree->round.granted))
+    if (decree_quorum(&agree->decree, agree->round.granted) || MUTANT(prevote))
         stand(agree, now_ms, effects);
     else
         round_ask(agree, now_ms, effects);
@@ -400,7 +402,7 @@ vote_judge(const struct agree *agree, const struct id *from, const struct vote_a
     if (!agree_votes(agree) ||
         (ask->epoch == agree->decree.epoch && !decree_voter(&agree->decree, from)))
         return REASON_NOT_VOTER;
-    if (ask->term == agree->promised && id_equal(&agree->voted, from))
+    if (ask->term == agree->promised && (id_equal(&agree->voted, from) || MUTANT(twice)))
         return REASON_NONE; /* asked again, answered again */
     return ask->term <= agree_floor(agree) || !agree_term_within(agree, ask->term)
                ? REASON_STALE_TERM

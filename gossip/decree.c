@@ -1,6 +1,7 @@
 #include "gossip/decree.h"
 #include "transport/base/alloc.h"
 #include "transport/base/must.h"
+#include "transport/base/mutant.h"
 #include "transport/codec.h"
 
 #include <stdlib.h>
@@ -282,6 +283,8 @@ decree_quorum(const struct decree *decree, uint32_t mask)
 {
     uint32_t count = decree->voters_count;
     uint32_t tie_break = count % 2 == 0 ? 1 : 0;
+    if (MUTANT(tie))
+        return 2 * (uint32_t)__builtin_popcount(mask) >= count;
     uint32_t weight = (mask & 1) * tie_break;
     for (uint32_t i = 0; i < count; i++)
         weight += mask >> i & 1;

@@ -8,6 +8,7 @@
 #include "transport/base/alloc.h"
 #include "transport/base/clock.h"
 #include "transport/base/log.h"
+#include "transport/base/mutant.h"
 #include "transport/codec.h"
 
 #include <stdio.h>
@@ -233,6 +234,7 @@ follow_judge(struct node *node, const struct effect *effect)
     bool adopted = effect->after != 0;
     right = right && (adopted || id_set_has(&view->policy.evicted, &node->id) ||
                       view_keeps(&decree, &node->id, node->leaving_ms != 0, &err) == 0);
+    right = right || MUTANT(judge);
     if (!right)
         log_warn("agree", "a proposal is refused epoch=%llu reason=\"%s\"",
                  (unsigned long long)decree.epoch, err.msg);
@@ -329,7 +331,7 @@ listed(const struct node *node, const struct decree *decree)
 {
     for (uint32_t i = 0; i < decree->members_count; i++)
         if (id_equal(&decree->members[i].id, &node->id))
-            return decree->members[i].incarnation >> 32 == node->boot;
+            return decree->members[i].incarnation >> 32 == node->boot || MUTANT(boot);
     return false;
 }
 
@@ -517,7 +519,7 @@ follow_fresh(struct node *node, int64_t now)
         fresh = !id_empty(leader) && watch_is_up(node->watch, leader) &&
                 now - newest(agree_current_ms(node->agree), node->entered_epoch_ms) <
                     NODE_FRESH_MS;
-    if (fresh && !node->woken) {
+    if (fresh && (!node->woken || MUTANT(fence))) {
         node->fresh_at_ms = now;
         say_waiting(node);
     } else if (!voters_connected(node) || !agree_quorum(node->agree)) {

@@ -5,6 +5,7 @@
 #include "transport/base/clock.h"
 #include "transport/base/file.h"
 #include "transport/base/must.h"
+#include "transport/base/mutant.h"
 #include "transport/codec.h"
 
 #include <signal.h>
@@ -106,6 +107,8 @@ persist(struct node *node, const struct effect *effect)
 {
     char path[PATH_BYTES_MAX];
     struct err err;
+    if (MUTANT(forget) && node->decree.epoch > 1)
+        return;
     path_join(path, node->config.data, "agree.state");
     if (file_write(path, effect->bytes, effect->len, 0600, &err)) {
         /* A promise that is not durable must not leave: this node ends rather than break
@@ -230,7 +233,11 @@ node_effects(struct node *node)
         struct effects turn = node->effects;
         memset(&node->effects, 0, sizeof(node->effects));
         for (size_t i = 0; i < turn.count && !node->broken; i++)
-            carry_out(node, &turn.list[i]);
+            if (!MUTANT(late) || turn.list[i].kind != EFFECT_PERSIST)
+                carry_out(node, &turn.list[i]);
+        for (size_t i = 0; MUTANT(late) && i < turn.count && !node->broken; i++)
+            if (turn.list[i].kind == EFFECT_PERSIST)
+                carry_out(node, &turn.list[i]);
         effects_release(&turn);
     }
 }

@@ -1,6 +1,7 @@
 #include "node/engine/recover.h"
 #include "transport/base/alloc.h"
 #include "transport/base/must.h"
+#include "transport/base/mutant.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -38,9 +39,11 @@ find_witness(const struct progress *progress, int nodes, int64_t step)
 static bool
 applies_prepared(const struct trial *trial, const struct progress *progress)
 {
+    if (MUTANT(prepared))
+        return false;
     return progress->prepared && progress->applied == trial->step - 1 &&
            trial->witness >= 0 &&
-           trial->progress[trial->witness].epoch == progress->epoch;
+           (trial->progress[trial->witness].epoch == progress->epoch || MUTANT(witness));
 }
 
 /* Does the holding give state of the step that is tried? */

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FACTS_MAX = 1 << 15, JUDGED_MAX = 4096, JOBS_KEPT = 64, STEPS_KEPT = 512 };
+enum { FACTS_MAX = 1 << 15, JUDGED_MAX = 4096, HEARD_US = 8 * SECOND };
 
 /* What is known under a key: found by open addressing. */
 struct fact {
@@ -20,6 +20,8 @@ struct person {
     int host;     /* that it ran on */
     bool forgot;  /* it is nobody's any more, or begins anew */
     bool amnesia; /* it may not vote yet */
+    uint64_t
+        anew_boot; /* its boot when it began anew with an old identity; 0: it did not */
 };
 
 struct judged {
@@ -37,8 +39,10 @@ static struct {
     size_t facts_count;
     struct {
         uint64_t epoch, term, led_epoch, life;
+        uint64_t promised;
         int person;
     } seen[HOSTS_MAX];
+    int64_t heard_us[HOSTS_MAX][HISTORY_NODES_MAX];
     int64_t steps;
 } check;
 
@@ -108,6 +112,9 @@ person_of(const struct id *id)
         return 0;
     }
     const struct host *host = host_of(id);
+    for (int i = 0; host && i < check.people_count; i++)
+        if (id_equal(&check.people[i].id, id))
+            check.people[check.people_count].anew_boot = host->node->boot;
     check.people[check.people_count].id = *id;
     check.people[check.people_count].host = host ? host->index : -1;
     return check.people_count++;
@@ -146,6 +153,8 @@ sent_vote(const struct host *host, const struct id *to, const void *body, size_t
         return;
     }
     if (reply.reason == REASON_NONE)
+        check_votes(host, "its vote");
+    if (reply.reason == REASON_NONE)
         history_vote(check.history, person(host), reply.term, person_of(to));
 }
 
@@ -177,13 +186,54 @@ was_judged(int who, const struct id *hash)
 }
 
 void
-check_judged(const struct host *host, const struct id *hash, bool right)
+check_judged(const struct host *host, const struct id *hash)
 {
     int who = person(host);
-    if (right && !was_judged(who, hash) && check.judged_count < JUDGED_MAX) {
+    if (!was_judged(who, hash) && check.judged_count < JUDGED_MAX) {
         check.judged[check.judged_count].person = who;
         check.judged[check.judged_count++].hash = *hash;
     }
+}
+
+/* Who lost its agreement's state is nobody until an epoch lists it anew. */
+static void
+check_votes(const struct host *host, const char *what)
+{
+    int who = person(host);
+    const struct decree *decree = &host->node->agree->decree;
+    uint64_t boot = check.people[who].anew_boot;
+    for (uint32_t i = 0; boot && i < decree->members_count; i++)
+        if (id_equal(&decree->members[i].id, &host->node->id) &&
+            decree->members[i].incarnation >> 32 >= boot)
+            boot = 0;
+    if (boot)
+        world_breach("I3: %s lost its agreement's state and sends %s before an epoch "
+                     "lists it anew",
+                     host->address, what);
+}
+
+void
+check_heard(const struct host *host, const struct id *from)
+{
+    check.heard_us[host->index][person_of(from)] = world.now_us;
+}
+
+/* L2: its own candidacy raised its term. */
+static void
+check_raised(const struct host *host)
+{
+    const struct agree *agree = host->node->agree;
+    uint32_t mask = 0;
+    for (uint32_t v = 0; v < agree->decree.voters_count; v++) {
+        const struct id *voter = &agree->decree.voters[v];
+        int64_t heard = check.heard_us[host->index][person_of(voter)];
+        if (id_equal(voter, &host->node->id) ||
+            (heard && world.now_us - heard < HEARD_US))
+            mask |= 1u << v;
+    }
+    if (!decree_quorum(&agree->decree, mask))
+        world_breach("L2: %s raises its term to %llu without a quorum", host->address,
+                     big(agree->promised));
 }
 
 static void
@@ -197,6 +247,7 @@ sent_acceptance(const struct host *host, const void *body, size_t len)
         return;
     }
     int who = person(host);
+    check_votes(host, "an acceptance");
     if (accept.epoch != decree->epoch + 1)
         world_breach("I5: %s is in epoch %llu and accepts a decree of epoch %llu",
                      host->address, big(decree->epoch), big(accept.epoch));
@@ -325,6 +376,11 @@ check_process(struct host *host)
         check.seen[i].life = host->life;
         check.seen[i].person = person(host);
         check.people[check.seen[i].person].amnesia = node->agree->amnesia != 0;
+    }
+    if (node->agree->promised > check.seen[i].promised) {
+        if (check.seen[i].promised && node->agree->role == AGREE_CANDIDATE)
+            check_raised(host);
+        check.seen[i].promised = node->agree->promised;
     }
     if (agree_role(node->agree) == AGREE_LEADER &&
         (agree_term(node->agree) != check.seen[i].term ||

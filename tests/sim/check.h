@@ -6,6 +6,7 @@
  *     I5         an acceptance follows a judgement, for the epoch after the voter's own
  *     I6         epochs of a node and of its data plane only rise (plane.c)
  *     I9         one leader per epoch and term
+ *     L2         nobody raises its term without having heard a quorum lately
  *     steps      one outcome per step and epoch; everybody prepared what anybody applied;
  *                every sample counted once; nothing is given up that the members hold
  */
@@ -30,7 +31,8 @@ uint32_t check_remember(const struct host *without);
 
 void check_sent(const struct host *host, const struct id *to, enum frame_kind kind,
                 const void *body, size_t len);
-void check_judged(const struct host *host, const struct id *hash, bool right);
+void check_judged(const struct host *host, const struct id *hash); /* and found right */
+void check_heard(const struct host *host, const struct id *from);
 
 /* The engine: node `self` of the epoch is prepared for a step; `workers`: who has to be. */
 void check_prepared(const struct host *host, const struct id *job, uint64_t epoch,

@@ -26,6 +26,14 @@ enum { JOBS_MAX = 64, SEED_MS_MAX = 120000 };
 
 enum mutant mutant_chosen;
 
+static const struct {
+    const char *name, *text;
+} mutants[] = {
+#define MUTANT_NAME(name, text) {#name, text},
+    MUTANTS(MUTANT_NAME)
+#undef MUTANT_NAME
+};
+
 struct run {
     pid_t pid; /* 0: free */
     int fd;
@@ -223,6 +231,17 @@ run_one(uint64_t seed)
     return result.why[0] ? 1 : 0;
 }
 
+static bool
+choose_mutant(const char *name)
+{
+    for (size_t m = 0; m < sizeof(mutants) / sizeof(*mutants); m++)
+        if (strcmp(mutants[m].name, name) == 0) {
+            mutant_chosen = (enum mutant)m;
+            return true;
+        }
+    return false;
+}
+
 static int
 usage(void)
 {
@@ -245,6 +264,10 @@ main(int argc, char **argv)
         if (i + 1 == argc)
             return usage();
         unsigned long long number = strtoull(value, NULL, 10);
+        if (strcmp(argv[i], "--mutant") == 0 && choose_mutant(value)) {
+            i++;
+            continue;
+        }
         if (strcmp(argv[i], "--seed") == 0)
             one = number;
         else if (strcmp(argv[i], "--from") == 0)

@@ -535,6 +535,7 @@ hand_over(struct mesh *mesh, const struct event *event)
     if (world.trace && !gossips(frame.kind) && frame.kind != FRAME_BEAT &&
         frame.kind != FRAME_BEAT_REPLY)
         world_say("hears %s from %s", frame_kind_name(frame.kind), from->address);
+    check_heard(here, &frame.from);
     struct peer *peer = find(mesh, &frame.from);
     if (peer) {
         peer->stats.received_frames++;

@@ -4,7 +4,7 @@
 #ifndef TESTS_SIM_SYSTEM_H
 #define TESTS_SIM_SYSTEM_H
 
-#include "gossip/agree.h"
+#include "node/view.h"
 #include "planner/search.h"
 
 #include <dirent.h>
@@ -62,8 +62,8 @@ WRAPPED(int, crypto_box_seal, unsigned char *, const unsigned char *, unsigned l
 WRAPPED(int, crypto_box_seal_open, unsigned char *, const unsigned char *,
         unsigned long long, const unsigned char *, const unsigned char *)
 WRAPPED(int, sodium_mlock, void *, size_t)
-WRAPPED(void, agree_judged, struct agree *, int64_t, const struct id *, bool,
-        const char *, struct effects *)
+WRAPPED(int, view_judge, const struct decree *, const struct view *,
+        const struct decree *, const struct view *, struct err *)
 WRAPPED(int, search, const struct plan_request *, const struct cluster *, struct plan *,
         struct prediction *, struct err *)
 

@@ -1,6 +1,7 @@
 #include "transport/base/file.h"
 #include "transport/base/limits.h"
 #include "transport/base/must.h"
+#include "transport/base/mutant.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -76,7 +77,7 @@ file_write(const char *path, const void *data, size_t bytes, mode_t mode, struct
         return err_set_errno(err, "could not create \"%s\"", temporary);
     if (file_write_at(fd, data, bytes, 0, temporary, err))
         goto fail;
-    if (fsync(fd)) {
+    if (!MUTANT(unsynced) && fsync(fd)) {
         err_set_errno(err, "could not sync \"%s\"", temporary);
         goto fail;
     }
