@@ -117,7 +117,7 @@ $(BUILD)/sim: $(call obj,$(wildcard tests/sim/*.c) $(SIM_CORE))
 	$(CC) $(LDFLAGS) $(SIM_WRAPS:%=-Wl,--wrap=%) -o $@ $^ $(LDLIBS)
 
 # The same with the mistakes of transport/base/mutant.h in it; one is chosen when it runs.
-MUTATED   := $(shell grep -l 'MUTANT(' $(SIM_CORE))
+MUTATED   := $(shell grep -lw MUTANT $(SIM_CORE))
 $(BUILD)/sim_mutants: $(call obj,$(wildcard tests/sim/*.c) $(filter-out $(MUTATED),$(SIM_CORE))) \
         $(MUTATED:%=$(BUILD)/obj/mutants/%.o)
 	$(CC) $(LDFLAGS) $(SIM_WRAPS:%=-Wl,--wrap=%) -o $@ $^ $(LDLIBS)

@@ -143,6 +143,23 @@ take_breach(void)
 
 /* ---- agreement ---- */
 
+/* Who lost its agreement's state is nobody until an epoch lists it anew. */
+static void
+check_votes(const struct host *host, const char *what)
+{
+    int who = person(host);
+    const struct decree *decree = &host->node->agree->decree;
+    uint64_t boot = check.people[who].anew_boot;
+    for (uint32_t i = 0; boot && i < decree->members_count; i++)
+        if (id_equal(&decree->members[i].id, &host->node->id) &&
+            decree->members[i].incarnation >> 32 >= boot)
+            boot = 0;
+    if (boot)
+        world_breach("I3: %s lost its agreement's state and sends %s before an epoch "
+                     "lists it anew",
+                     host->address, what);
+}
+
 static void
 sent_vote(const struct host *host, const struct id *to, const void *body, size_t len)
 {
@@ -193,23 +210,6 @@ check_judged(const struct host *host, const struct id *hash)
         check.judged[check.judged_count].person = who;
         check.judged[check.judged_count++].hash = *hash;
     }
-}
-
-/* Who lost its agreement's state is nobody until an epoch lists it anew. */
-static void
-check_votes(const struct host *host, const char *what)
-{
-    int who = person(host);
-    const struct decree *decree = &host->node->agree->decree;
-    uint64_t boot = check.people[who].anew_boot;
-    for (uint32_t i = 0; boot && i < decree->members_count; i++)
-        if (id_equal(&decree->members[i].id, &host->node->id) &&
-            decree->members[i].incarnation >> 32 >= boot)
-            boot = 0;
-    if (boot)
-        world_breach("I3: %s lost its agreement's state and sends %s before an epoch "
-                     "lists it anew",
-                     host->address, what);
 }
 
 void

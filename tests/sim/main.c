@@ -46,6 +46,7 @@ struct totals {
     uint64_t events, frames, epochs;
     int64_t steps, settled_ms_max, crashes, starts, cuts, pauses;
     uint64_t first_failed;
+    char first_why[WHY_SIZE];
 };
 
 static void
@@ -129,8 +130,10 @@ add(struct totals *totals, const struct story_result *result)
         totals->settled_ms_max = result->settled_ms;
     if (result->why[0]) {
         totals->failed++;
-        if (!totals->first_failed)
+        if (!totals->first_failed) {
             totals->first_failed = result->seed;
+            memcpy(totals->first_why, result->why, sizeof(totals->first_why));
+        }
     } else {
         totals->passed++;
     }
@@ -231,6 +234,32 @@ run_one(uint64_t seed)
     return result.why[0] ? 1 : 0;
 }
 
+/* Each mistake must break something that has to hold within so many seeds. */
+static int
+run_mutants(const struct options *options)
+{
+    int survived = 0, count = (int)(sizeof(mutants) / sizeof(*mutants)) - 1;
+    int64_t began = system_real_ms();
+    for (int m = 1; m <= count; m++) {
+        struct totals totals = {0};
+        struct options until = *options;
+        until.stop = until.quiet = true;
+        mutant_chosen = (enum mutant)m;
+        run_seeds(&until, &totals);
+        survived += totals.failed == 0;
+        printf("mutant %s (%s): ", mutants[m].name, mutants[m].text);
+        if (totals.failed)
+            printf("seed %llu: %s\n", (unsigned long long)totals.first_failed,
+                   totals.first_why);
+        else
+            printf("SURVIVED %llu seeds\n", (unsigned long long)totals.passed);
+        fflush(stdout);
+    }
+    printf("sim: %d of %d mutants caught, %lld s\n", count - survived, count,
+           (long long)(system_real_ms() - began) / 1000);
+    return survived ? 1 : 0;
+}
+
 static bool
 choose_mutant(const char *name)
 {
@@ -254,7 +283,7 @@ int
 main(int argc, char **argv)
 {
     struct options options = {.from = 1, .seeds = 2000, .jobs = 2};
-    uint64_t one = 0;
+    uint64_t one = 0, all_mutants = 0;
     for (int i = 1; i < argc; i++) {
         const char *value = i + 1 < argc ? argv[i + 1] : "";
         if (strcmp(argv[i], "--trace") == 0) {
@@ -276,6 +305,8 @@ main(int argc, char **argv)
             options.seeds = number;
         else if (strcmp(argv[i], "--twice") == 0)
             options.twice = number;
+        else if (strcmp(argv[i], "--mutants") == 0)
+            all_mutants = number;
         else if (strcmp(argv[i], "--recorded") == 0)
             options.recorded = value;
         else if (strcmp(argv[i], "--jobs") == 0 && number >= 1 && number <= JOBS_MAX)
@@ -286,6 +317,10 @@ main(int argc, char **argv)
     }
     if (one)
         return run_one(one);
+    if (all_mutants) {
+        options.seeds = all_mutants;
+        return run_mutants(&options);
+    }
     struct totals totals = {0};
     int64_t began = system_real_ms();
     if (options.recorded && run_recorded(options.recorded, &options, &totals))
