@@ -43,7 +43,7 @@ applies_prepared(const struct trial *trial, const struct progress *progress)
         return false;
     return progress->prepared && progress->applied == trial->step - 1 &&
            trial->witness >= 0 &&
-           (trial->progress[trial->witness].epoch == progress->epoch || MUTANT(witness));
+           trial->progress[trial->witness].epoch == progress->epoch;
 }
 
 /* Does the holding give state of the step that is tried? */

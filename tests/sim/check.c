@@ -1,12 +1,18 @@
 #include "tests/sim/check.h"
 #include "gossip/agree_state.h"
 #include "tests/gossip/agree_history.h"
+#include "tests/sim/disk.h"
 #include "transport/base/alloc.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { FACTS_MAX = 1 << 15, JUDGED_MAX = 4096, HEARD_US = 8 * SECOND };
+enum {
+    FACTS_MAX = 1 << 15,
+    JUDGED_MAX = 4096,
+    HEARD_US = 8 * SECOND,
+    BALLOTS_MAX = 1024
+};
 
 /* What is known under a key: found by open addressing. */
 struct fact {
@@ -29,12 +35,31 @@ struct judged {
     struct id hash;
 };
 
+struct vote {
+    int voter;
+    uint64_t term; /* of what it had accepted; 0: nothing */
+    struct id hash;
+};
+
+/* What a candidate of a term was told. */
+struct ballot {
+    int who;
+    uint64_t term, epoch;
+    int votes_count;
+    struct vote votes[VOTERS_MAX];
+    bool closed; /* it leads */
+    bool adopts; /* bound to that decree */
+    struct id bound;
+};
+
 static struct {
     struct history *history;
     struct person people[HISTORY_NODES_MAX];
     int people_count;
     struct judged judged[JUDGED_MAX];
     int judged_count;
+    struct ballot ballots[BALLOTS_MAX];
+    int ballots_count;
     struct fact *facts;
     size_t facts_count;
     struct {
@@ -160,6 +185,146 @@ check_votes(const struct host *host, const char *what)
                      host->address, what);
 }
 
+/* ---- ballots: what a leader was elected with ---- */
+
+static struct ballot *
+ballot_of(int who, uint64_t term, bool make)
+{
+    for (int i = check.ballots_count - 1; i >= 0; i--)
+        if (check.ballots[i].who == who && check.ballots[i].term == term)
+            return &check.ballots[i];
+    if (!make || check.ballots_count == BALLOTS_MAX)
+        return NULL;
+    struct ballot *ballot = &check.ballots[check.ballots_count++];
+    *ballot = (struct ballot){.who = who, .term = term};
+    return ballot;
+}
+
+static void
+ballot_add(struct ballot *ballot, int voter, uint64_t accepted_term,
+           const struct id *accepted)
+{
+    for (int i = 0; i < ballot->votes_count; i++)
+        if (ballot->votes[i].voter == voter)
+            return;
+    if (ballot->votes_count == VOTERS_MAX)
+        return;
+    ballot->votes[ballot->votes_count++] =
+        (struct vote){.voter = voter, .term = accepted_term, .hash = *accepted};
+}
+
+/* A candidate asks: its own vote, and what it has accepted itself. */
+static void
+ballot_opens(const struct host *host, uint64_t term)
+{
+    const struct agree *agree = host->node->agree;
+    struct ballot *ballot = ballot_of(person(host), term, true);
+    if (!ballot || ballot->votes_count > 0)
+        return;
+    ballot->epoch = agree->decree.epoch;
+    ballot_add(ballot, person(host), agree->accepted_term, &agree->accepted_hash);
+}
+
+static void
+ballot_hears(const struct host *host, const struct id *from, const void *body, size_t len)
+{
+    struct vote_reply reply;
+    struct err err;
+    if (vote_reply_decode(body, len, &reply, &err) || reply.reason != REASON_NONE)
+        return;
+    struct ballot *ballot = ballot_of(person(host), reply.term, false);
+    struct decree decree;
+    struct id hash = {{0}};
+    if (!ballot || ballot->closed)
+        return;
+    if (reply.accepted_term > 0) {
+        if (decree_decode(reply.accepted, reply.accepted_len, &decree, &err))
+            return;
+        decree_hash(&decree, &hash);
+        decree_release(&decree);
+    }
+    ballot_add(ballot, person_of(from), reply.accepted_term, &hash);
+}
+
+/* It leads now: by a quorum? Is it bound to what they had accepted? */
+static void
+ballot_closes(const struct host *host)
+{
+    const struct decree *decree = &host->node->agree->decree;
+    struct ballot *ballot =
+        ballot_of(person(host), host->node->agree->leader_term, false);
+    if (!ballot || ballot->closed)
+        return;
+    ballot->closed = true;
+    if (ballot->epoch != decree->epoch)
+        return;
+    uint32_t granted = 0, empty = 0, all = (1u << decree->voters_count) - 1;
+    uint64_t best = 0;
+    for (int i = 0; i < ballot->votes_count; i++)
+        for (uint32_t v = 0; v < decree->voters_count; v++) {
+            const struct vote *vote = &ballot->votes[i];
+            if (person_of(&decree->voters[v]) != vote->voter)
+                continue;
+            granted |= 1u << v;
+            empty |= vote->term ? 0 : 1u << v;
+            if (vote->term > best) {
+                best = vote->term;
+                ballot->bound = vote->hash;
+            }
+        }
+    ballot->adopts = best > 0 && decree_quorum(decree, all & ~empty);
+    if (!decree_quorum(decree, granted))
+        world_breach("%s leads term %llu without a quorum's votes", host->address,
+                     big(ballot->term));
+}
+
+static void
+ballot_binds(const struct host *host, uint64_t epoch, uint64_t term,
+             const struct id *hash)
+{
+    const struct ballot *ballot = ballot_of(person(host), term, false);
+    if (!ballot || !ballot->adopts)
+        return;
+    if (epoch > ballot->epoch + 1)
+        world_breach("I4: %s was bound to a proposal when it was elected, and goes on to "
+                     "epoch %llu in the same term",
+                     host->address, big(epoch));
+    else if (!id_equal(hash, &ballot->bound))
+        world_breach("I4: %s proposes another decree for epoch %llu than its voters had "
+                     "accepted",
+                     host->address, big(epoch));
+}
+
+void
+check_heard(const struct host *host, const struct id *from, enum frame_kind kind,
+            const void *body, size_t len)
+{
+    check.heard_us[host->index][person_of(from)] = world.now_us;
+    if (kind == FRAME_VOTE_REPLY)
+        ballot_hears(host, from, body, len);
+}
+
+/* What an answer rests on is on the disk before it leaves. */
+static void
+check_durable(const struct host *host, uint64_t term, const struct id *accepted)
+{
+    struct buf saved = {0};
+    struct err err;
+    struct agree_options options = {.key = host->node->key};
+    struct agree *agree = NULL;
+    if (disk_durable(host, "agree.state", &saved))
+        agree = agree_new(&options, 1, saved.data, saved.len, &err);
+    if (!agree || agree->promised < term)
+        world_breach("I3: %s answers in term %llu, and its disk does not know",
+                     host->address, big(term));
+    else if (accepted &&
+             !(agree->accepted_term == term && id_equal(&agree->accepted_hash, accepted)))
+        world_breach("I3: %s accepts in term %llu, and its disk does not know",
+                     host->address, big(term));
+    agree_free(agree);
+    buf_release(&saved);
+}
+
 static void
 sent_vote(const struct host *host, const struct id *to, const void *body, size_t len)
 {
@@ -169,10 +334,11 @@ sent_vote(const struct host *host, const struct id *to, const void *body, size_t
         world_breach("%s sends a vote that does not decode: %s", host->address, err.msg);
         return;
     }
-    if (reply.reason == REASON_NONE)
-        check_votes(host, "its vote");
-    if (reply.reason == REASON_NONE)
-        history_vote(check.history, person(host), reply.term, person_of(to));
+    if (reply.reason != REASON_NONE)
+        return;
+    check_votes(host, "its vote");
+    check_durable(host, reply.term, NULL);
+    history_vote(check.history, person(host), reply.term, person_of(to));
 }
 
 static void
@@ -190,6 +356,7 @@ sent_proposal(const struct host *host, const void *body, size_t len)
     }
     decree_hash(&decree, &hash);
     history_propose(check.history, person(host), decree.epoch, message.term, &hash);
+    ballot_binds(host, decree.epoch, message.term, &hash);
     decree_release(&decree);
 }
 
@@ -210,12 +377,6 @@ check_judged(const struct host *host, const struct id *hash)
         check.judged[check.judged_count].person = who;
         check.judged[check.judged_count++].hash = *hash;
     }
-}
-
-void
-check_heard(const struct host *host, const struct id *from)
-{
-    check.heard_us[host->index][person_of(from)] = world.now_us;
 }
 
 /* L2: its own candidacy raised its term. */
@@ -254,6 +415,7 @@ sent_acceptance(const struct host *host, const void *body, size_t len)
     if (!was_judged(who, &accept.hash))
         world_breach("I5: %s accepts a decree of epoch %llu that it has not found right",
                      host->address, big(accept.epoch));
+    check_durable(host, accept.term, &accept.hash);
     history_accept(check.history, who, accept.epoch, accept.term, &accept.hash);
 }
 
@@ -268,8 +430,11 @@ check_sent(const struct host *host, const struct id *to, enum frame_kind kind,
         sent_vote(host, to, body, len);
         break;
     case FRAME_VOTE:
-        if (vote_ask_decode(body, len, &ask, &err) == 0)
-            history_vote(check.history, person(host), ask.term, person(host));
+        if (vote_ask_decode(body, len, &ask, &err))
+            break;
+        history_vote(check.history, person(host), ask.term, person(host));
+        ballot_opens(host, ask.term);
+        check_durable(host, ask.term, NULL);
         break;
     case FRAME_PROPOSE:
         sent_proposal(host, body, len);
@@ -349,6 +514,9 @@ check_commit(struct host *host)
                    agree->certificate.term, &certified);
     buf_release(&certified);
     take_breach();
+    if (agree->promised < agree->certificate.term)
+        world_breach("I3: %s took in a decree of term %llu and has promised term %llu",
+                     host->address, big(agree->certificate.term), big(agree->promised));
     if (newest && host->node->decree.epoch == agree->decree.epoch)
         check_recovery(host->node);
     world_mix(id_prefix(&agree->hash));
@@ -387,6 +555,7 @@ check_process(struct host *host)
          decree->epoch != check.seen[i].led_epoch)) {
         check.seen[i].term = agree_term(node->agree);
         check.seen[i].led_epoch = decree->epoch;
+        ballot_closes(host);
         history_leads(check.history, person(host), decree->epoch,
                       agree_term(node->agree));
         take_breach();

@@ -32,7 +32,8 @@ uint32_t check_remember(const struct host *without);
 void check_sent(const struct host *host, const struct id *to, enum frame_kind kind,
                 const void *body, size_t len);
 void check_judged(const struct host *host, const struct id *hash); /* and found right */
-void check_heard(const struct host *host, const struct id *from);
+void check_heard(const struct host *host, const struct id *from, enum frame_kind kind,
+                 const void *body, size_t len);
 
 /* The engine: node `self` of the epoch is prepared for a step; `workers`: who has to be. */
 void check_prepared(const struct host *host, const struct id *job, uint64_t epoch,

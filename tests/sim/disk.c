@@ -513,6 +513,22 @@ disk_get(struct host *host, const char *name, struct buf *out)
     return true;
 }
 
+bool
+disk_durable(const struct host *host, const char *name, struct buf *out)
+{
+    const struct disk *disk = host->disk;
+    const struct name *found = find(&disk->durable, name);
+    if (!found || !found->inode)
+        return false;
+    const struct inode *inode = found->inode;
+    bool same = inode->synced_len == inode->len &&
+                (inode->len == 0 || memcmp(inode->synced, inode->data, inode->len) == 0);
+    if (!same)
+        return false;
+    buf_add(out, inode->synced, inode->synced_len);
+    return true;
+}
+
 struct disk *
 disk_new(int index)
 {

@@ -45,5 +45,7 @@ void disk_crash(struct host *host);
 void disk_wipe(struct host *host, const char *name);
 void disk_put(struct host *host, const char *name, const void *data, size_t len);
 bool disk_get(struct host *host, const char *name, struct buf *out);
+/* What is there even after the worst crash. */
+bool disk_durable(const struct host *host, const char *name, struct buf *out);
 
 #endif

@@ -102,8 +102,15 @@ all_here(const struct train *train, enum plane_kind kind, int64_t step, int *mis
             if (*missing == train->epoch->self ||
                 (kind == PLANE_WORK && !near(train, s, j)))
                 continue;
-            if (!plane_find(train->options.bulk, kind, *missing, step, -1))
+            const struct plane_message *message =
+                plane_find(train->options.bulk, kind, *missing, step, -1);
+            if (!message)
                 return false;
+            if (message->epoch != train->epoch_number)
+                world_breach("I6: %s in epoch %llu takes in data of epoch %llu",
+                             train->host->address,
+                             (unsigned long long)train->epoch_number,
+                             (unsigned long long)message->epoch);
         }
     return true;
 }
@@ -126,11 +133,6 @@ sum_up(const struct train *train, int64_t step, uint64_t *norm, uint64_t *sample
             }
             if (!message)
                 continue;
-            if (message->epoch != train->epoch_number)
-                world_breach("I6: %s in epoch %llu takes in data of epoch %llu",
-                             train->host->address,
-                             (unsigned long long)train->epoch_number,
-                             (unsigned long long)message->epoch);
             if (message->chain != train->chain)
                 world_breach("step %lld: %s starts from other weights than node %d of "
                              "epoch %llu",

@@ -433,6 +433,7 @@ flush(size_t at)
         conn->last_us = due > conn->last_us ? due : conn->last_us;
         struct event *again =
             world_in(conn->last_us - world.now_us, &world.hosts[conn->to], deliver);
+        again->from = conn->from;
         again->a = frame->a;
         again->b = frame->b;
         again->c = frame->c;
@@ -535,7 +536,7 @@ hand_over(struct mesh *mesh, const struct event *event)
     if (world.trace && !gossips(frame.kind) && frame.kind != FRAME_BEAT &&
         frame.kind != FRAME_BEAT_REPLY)
         world_say("hears %s from %s", frame_kind_name(frame.kind), from->address);
-    check_heard(here, &frame.from);
+    check_heard(here, &frame.from, frame.kind, frame.body, frame.body_len);
     struct peer *peer = find(mesh, &frame.from);
     if (peer) {
         peer->stats.received_frames++;
@@ -551,11 +552,12 @@ deliver(struct event *event)
     struct conn *conn = &conns[event->a];
     if ((!conn->open && conn->lossy) || conn_dead(conn))
         return;
-    if (conn->open && (conn->waits_count > 0 || !world_path(conn->from, conn->to))) {
+    bool path = event->arrived || world_path(conn->from, conn->to);
+    if (conn->open && (conn->waits_count > 0 || !path)) {
         wait_in_conn(conn, event);
         return;
     }
-    if (!world_path(conn->from, conn->to))
+    if (!path)
         return;
     hand_over(here->mesh, event);
 }
@@ -565,6 +567,7 @@ send_frame(size_t at, int64_t us, const struct buf *bytes)
 {
     struct event *event = world_in(us, &world.hosts[conns[at].to], deliver);
     event->life = conns[at].to_life;
+    event->from = conns[at].from;
     event->a = (int64_t)at;
     event->data = xmemdup(bytes->data, bytes->len);
     event->len = bytes->len;

@@ -221,10 +221,11 @@ arrive(struct event *event)
     const struct host *from = &world.hosts[event->a];
     if (!bulk || (!from->node && event->b == 0))
         return;
-    if (from->node && !path(from->index, here->index)) {
+    if (from->node && !event->arrived && !path(from->index, here->index)) {
         /* TCP tries again. */
         if (event->c++ < LOST_US / WAIT_US) {
             struct event *again = world_in(WAIT_US, here, arrive);
+            again->from = event->from;
             again->a = event->a;
             again->b = event->b;
             again->c = event->c;
@@ -281,7 +282,7 @@ plane_send(struct bulk *bulk, int peer, const struct plane_message *message)
     if (world_chance(world.faults.stall_ppm))
         us += (int64_t)world_below((uint64_t)world.faults.stall_ms * MS);
     struct event *event = world_in(us, to, arrive);
-    event->a = bulk->host->index;
+    event->a = event->from = bulk->host->index;
     event->b = 1;
     sent.sender = bulk->peers[bulk->self];
     event->len = sizeof(sent);

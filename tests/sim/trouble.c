@@ -67,7 +67,7 @@ trouble_choose(void)
         .drift = maybe(25, 1, 2),
         .job = maybe(40, 1, 2),
         .stop = maybe(20, 1, 1),
-        .forget = maybe(15, 1, 2),
+        .forget = maybe(25, 1, 2),
         .plane = maybe(35, 1, 3),
     };
     faults->jitter_us = faults->delay_us * between(0, 4);
@@ -141,6 +141,13 @@ static uint32_t
 some(void)
 {
     return (uint32_t)world_below((uint64_t)everybody() + 1);
+}
+
+static void
+isolate(struct event *event)
+{
+    uint32_t one = 1u << event->a;
+    cut_for(event->b, (struct cut){.from = one, .to = everybody() & ~one, .back = true});
 }
 
 static int64_t
@@ -234,15 +241,18 @@ static void
 submit_job(struct host *host, int steps)
 {
     char text[512], request[1536];
+    char plan[64] = "";
+    if (world_below(2)) /* several stages, as long as there are nodes for them */
+        snprintf(plan, sizeof(plan), "plan: {pipeline: %d}\\n", (int)between(2, 3));
     static const int shapes[][3] = {{2, 2, 32}, {4, 2, 64}, {6, 4, 64}};
     const int *shape = shapes[world_below(3)];
     int used = snprintf(text, sizeof(text),
                         "name: job%u\\nmodel: {layers: %d, heads: %d, hidden: %d, "
                         "context: 32}\\ndata: {train: \\\"x\\\"}\\nbatch: {sequences: %d}"
                         "\\nsteps: %d\\nseed: %u\\ncopy: {every_steps: %d}\\ncheckpoint: "
-                        "{every_steps: %d}\\n",
+                        "{every_steps: %d}\\n%s",
                         jobs, shape[0], shape[1], shape[2], 4 << world_below(3), steps,
-                        jobs + 1, (int)between(2, 12), (int)between(5, 40));
+                        jobs + 1, (int)between(2, 12), (int)between(5, 40), plan);
     must(used < (int)sizeof(text));
     struct id data = {{0}};
     char data_text[ID_TEXT_SIZE];
@@ -279,6 +289,11 @@ strike_host(int kind, struct host *host)
                                          : between(100 * MS, 6 * SECOND);
         world_say("%s is stopped for %lld ms", host->address, (long long)us / 1000);
         host_pause(host, us);
+        if (world_below(4) == 0) { /* and wakes up alone */
+            struct event *event = world_in(us * 3 / 4, NULL, isolate);
+            event->a = host->index;
+            event->b = us / 4 + 2 * SECOND;
+        }
         break;
     case 2:
         world_say("%s is switched off", host->address);

@@ -140,6 +140,7 @@ world_in(int64_t in_us, const struct host *host, event_fn fn)
     event->host = host ? host->index : -1;
     event->life = host ? host->life : 0;
     event->fn = fn;
+    event->from = -1;
     /* The order of what is to come at once is fixed only by `order`. */
     heap_put(event);
     return event;
@@ -343,6 +344,8 @@ world_step(void)
         return true;
     }
     if (host && host->paused_us > world.now_us) {
+        if (event->from >= 0 && world_path(event->from, event->host))
+            event->arrived = true;
         event->at_us = host->paused_us + (event->urgent ? 0 : 1);
         heap_put(event);
         return true;

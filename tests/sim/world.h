@@ -81,7 +81,9 @@ struct event {
     int host; /* -1: the world's own */
     uint64_t life;
     event_fn fn;
-    bool urgent; /* a timer: before what waits for a process that was stopped */
+    bool urgent;  /* a timer: before what waits for a process that was stopped */
+    int from;     /* host that sent it, -1: none did */
+    bool arrived; /* it lies in a socket of a process that does not run */
     int64_t a, b, c;
     void *what;
     uint8_t *data; /* owned */

@@ -24,7 +24,6 @@
     X(late, "a promise is written after it left")                                        \
     X(fence, "a process that was stopped asks nobody")                                   \
     X(prepared, "a step that somebody applied is given up by those who prepared it")     \
-    X(witness, "prepared steps of another epoch are applied")                            \
     X(boot, "a member's newer boot is taken for the older one")                          \
     X(stale, "data of an older epoch is taken in")                                       \
     X(early, "a step is applied before all norms are there")                             \
