@@ -211,6 +211,10 @@ take_copies(struct train *train)
 {
     struct plane_message taken;
     while (plane_take(train->options.bulk, PLANE_COPY, &taken)) {
+        if (taken.epoch != train->epoch_number)
+            world_breach("I6: %s in epoch %llu takes in a copy of epoch %llu",
+                         train->host->address, (unsigned long long)train->epoch_number,
+                         (unsigned long long)taken.epoch);
         struct copy copy = {.first_layer = taken.first_layer,
                             .layers = taken.layers,
                             .step = taken.step,

@@ -162,6 +162,8 @@ run_seeds(const struct options *options, struct totals *totals)
                 start(&runs[i], next++);
                 running++;
             }
+        if (running == 0)
+            break;
         struct pollfd waits[JOBS_MAX];
         for (int i = 0; i < options->jobs; i++)
             waits[i] = (struct pollfd){.fd = runs[i].pid ? runs[i].fd : -1,
@@ -240,7 +242,7 @@ run_mutants(const struct options *options)
 {
     int survived = 0, count = (int)(sizeof(mutants) / sizeof(*mutants)) - 1;
     int64_t began = system_real_ms();
-    for (int m = 1; m <= count; m++) {
+    for (int m = mutant_chosen ? (int)mutant_chosen : 1; m <= count; m++) {
         struct totals totals = {0};
         struct options until = *options;
         until.stop = until.quiet = true;
