@@ -66,7 +66,7 @@ FUZZERS  := $(patsubst tests/fuzz/%.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c)
 BENCHES  := $(patsubst tests/bench/%.c,$(BUILD)/%,$(wildcard tests/bench/bench_*.c))
 CORPUS   := build/kjv.txt
 
-.PHONY: all deps help test sim asan tsan testnet scenarios fuzz fuzzers bench tidy rules format \
+.PHONY: all deps help test sim sim-mutants asan tsan testnet scenarios fuzz fuzzers bench tidy rules format \
         install clean suites
 all: $(BUILD)/flotilla $(CORPUS)
 
@@ -160,9 +160,11 @@ fuzzers: $(FUZZERS)
 	for f in $^; do mkdir -p build/corpus/$${f##*/}; \
 	    $$f -max_total_time=$${FUZZ_SECONDS:-60} build/corpus/$${f##*/} || exit 1; done
 
-sim: $(BUILD)/sim
+sim: $(BUILD)/sim $(BUILD)/sim_mutants
 	@tests/deps.sh spin
 	@BUILD=$(BUILD) SEEDS=$(or $(SEEDS),2000) tests/sim.sh
+sim-mutants: $(BUILD)/sim_mutants
+	$(BUILD)/sim_mutants --mutants 300
 
 testnet: all
 	$(BUILD)/flotilla testnet run testnet/scenarios/smoke.yaml

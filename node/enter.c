@@ -234,10 +234,9 @@ on_join_result(void *arg, enum join_result result, const void *body, size_t len)
     say_join_result(node, clock_ms());
     if (result != JOIN_ANSWERED)
         return;
-    bool catches_up = node->entered;
     if (take_answer(node, body, len, &err)) {
         log_error("node", "could not join by %s reason=\"%s\"", seed, err.msg);
-        if (catches_up)
+        if (node->asks_again)
             return; /* it only tried to catch up: another member is asked next */
         node_stop(node, 1, err.msg);
         return;
@@ -332,6 +331,7 @@ ask_as_joiner(struct node *node, const struct record *of, const char *why)
         return false;
     join_client_close(node->join_client);
     node->join_client = NULL;
+    node->asks_again = true;
     log_warn("node", "%s; asking %s as a joiner", why, of->name);
     if (start_joining(node, &err))
         log_warn("node", "could not ask reason=\"%s\"", err.msg);

@@ -203,6 +203,7 @@ struct node {
     /* A member that does not admit us, and since when: it has forgotten us, or never
      * heard of us. 0: nobody. */
     struct id denied_by;
+    bool asks_again; /* what it asks a seed for is not what it was started for */
     int64_t denied_ms;
 };
 
