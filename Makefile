@@ -2,6 +2,7 @@
 # make deps         install what is missing    make testnet    a swarm of real processes here
 # make asan tsan    tests under sanitizers     make scenarios  every scenario of testnet/scenarios
 # make fuzz         FUZZ_SECONDS=60 a parser   make bench      timings
+# make bench-gossip  gossip at 10 to 10,000 nodes, each figure against its bar
 # make tidy         every static check         make rules      layering, banned calls, file lengths
 # make format       rewrite the layout         make install    PREFIX=/usr/local
 # make sim          SEEDS=2000 of the simulator, the model
@@ -66,7 +67,8 @@ FUZZERS  := $(patsubst tests/fuzz/%.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c)
 BENCHES  := $(patsubst tests/bench/%.c,$(BUILD)/%,$(wildcard tests/bench/bench_*.c))
 CORPUS   := build/kjv.txt
 
-.PHONY: all deps help test sim sim-mutants asan tsan testnet scenarios fuzz fuzzers bench tidy rules format \
+.PHONY: all deps help test sim sim-mutants asan tsan testnet scenarios fuzz fuzzers bench \
+        bench-gossip tidy rules format \
         install clean suites
 all: $(BUILD)/flotilla $(CORPUS)
 
@@ -171,6 +173,8 @@ testnet: all
 scenarios: all
 	@BUILD=$(BUILD) tests/scenarios.sh
 
+bench-gossip: $(BUILD)/bench_gossip
+	@$<
 bench: $(BENCHES)
 	for b in $^; do $$b || exit 1; done
 

@@ -23,8 +23,8 @@ enum {
     SLEPT_MS = 1000,      /* a gap between two calls that tells that we did not run */
     TELL_AGAIN_MS = 200,  /* between two times that one is told what is said of it */
     SPREAD_LEAST_MS = 50, /* between two rounds of rumors */
-    ASK_AGAIN_MS = 400,   /* between two asks for what was announced */
-    ASK_TIMES = 12,
+    ASK_AGAIN_MS = 200,   /* between two asks for what was announced */
+    ASK_TIMES = 20,
     WANTED_MAX = 64,            /* announced records that are asked for at a time */
     DIGEST_AGAIN_MS = 500,      /* between two answers to one peer's digests */
     GREET_LEAST_MS = 250,       /* between two digests to peers just met */

@@ -185,6 +185,14 @@ sending_listed(struct gossip *gossip, struct sending *sending, struct entry *ent
     sending_add(gossip, sending, entry, true);
 }
 
+/* A large record goes whole from its own node alone: nobody else has it yet. */
+static bool
+whole(const struct gossip *gossip, const struct entry *entry)
+{
+    return entry->full > 0 &&
+           (entry->member.len <= INLINE_BYTES || entry == gossip->self);
+}
+
 /* The least often told first. */
 static void
 sending_hot(struct gossip *gossip, struct sending *sending, bool urgent)
@@ -202,8 +210,7 @@ sending_hot(struct gossip *gossip, struct sending *sending, bool urgent)
                 return;
             if (entry->spread == level && entry->urgent == urgent &&
                 entry->stamp != gossip->stamp && entry != sending->peer)
-                sending_add(gossip, sending, entry,
-                            entry->full > 0 && entry->member.len <= INLINE_BYTES);
+                sending_add(gossip, sending, entry, whole(gossip, entry));
         }
     }
 }

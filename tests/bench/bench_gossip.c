@@ -2,8 +2,10 @@
  * The figures of gossip, measured on real cores in an invented network, each held against
  * its bar; exit code 1 when one is missed.
  *
- *     bench_gossip                                    all figures, about a minute
- *     bench_gossip deaths NODES HOURS [SEED [LOSS]]   false deaths in so many hours of a swarm
+ *     bench_gossip         all figures, a minute or two
+ *     bench_gossip size NODES     rest and updates at this size
+ *     bench_gossip deaths NODES HOURS [SEED [LOSS [unwatched]]]
+ *                          false deaths in so many hours of a swarm
  */
 #include "tests/bench/gossip_world.h"
 #include "transport/base/alloc.h"
@@ -47,79 +49,104 @@ quantile_s(int64_t *times, int count, double share)
 /* ---- how fast news travels ---- */
 
 static void
-spread(uint32_t nodes, unsigned loss, uint32_t links, int tries)
+spread(struct world *world, unsigned loss, uint32_t links, int tries)
 {
-    struct world *world = world_new(10 + loss, nodes, nodes, links);
     int64_t times[TRIES_MAX];
+    uint32_t nodes = world->count;
     char what[96];
     world->loss_percent = loss;
-    world_run(world, SETTLE_MS);
     world_count(world);
     for (int i = 0; i < tries; i++) {
         uint32_t node = (uint32_t)rng_below(&world->rng, nodes);
         uint64_t epoch = world->nodes[node].record.epoch + 1;
         int64_t begun_ms = world->now_ms;
+        world_links(world, node, links);
         world_update(world, node, epoch);
         while (world_updated(world, node, epoch) * 100 < nodes * 99 &&
                world->now_ms - begun_ms < 60000)
             world_run(world, 10);
         times[i] = world->now_ms - begun_ms;
-        world_run(world, 3000);
+        world_run(world, 2000);
     }
-    snprintf(what, sizeof(what),
-             "update at 99 %% of %u nodes, %u %% loss, %zu B, worst of %d", nodes, loss,
-             gossip_member_self(world->nodes[0].gossip)->len, tries);
+    snprintf(what, sizeof(what), "update at 99 %% of %u nodes, %u %% lost, worst of %d",
+             nodes, loss, tries);
     figure(what, quantile_s(times, tries, 1.0), 2.5, "s");
-    printf("    median %.3f s; %.0f bytes per node and update beyond rest\n",
-           quantile_s(times, tries, 0.5), (double)world->bytes / nodes / tries);
-    world_free(world);
+    printf("    %u links in it: median %.3f s; each node sent %.0f bytes meanwhile\n",
+           links, quantile_s(times, tries, 0.5), (double)world->bytes / nodes / tries);
 }
 
 /* ---- how fast a death is known ---- */
 
+/* Until all of the living know; appended to `times`. */
 static void
-death(uint32_t nodes, unsigned loss, bool watched, int rounds, uint32_t at_once)
+kill_some(struct world *world, uint32_t some, int64_t *times, int *count)
 {
-    struct world *world = world_new(20 + loss, nodes, nodes, 0);
-    int64_t times[TRIES_MAX];
-    int count = 0;
-    char what[96];
-    world->loss_percent = loss;
-    if (watched)
-        world_watch(world);
-    world_run(world, SETTLE_MS);
-    world_count(world);
-    for (int round = 0; round < rounds; round++) {
-        uint32_t victims[TRIES_MAX], left = at_once;
-        for (uint32_t i = 0; i < at_once; i++) {
-            do
-                victims[i] = (uint32_t)rng_below(&world->rng, nodes);
-            while (world->nodes[victims[i]].dead);
-            world_kill(world, victims[i]);
-        }
-        int64_t begun_ms = world->now_ms;
-        bool known[TRIES_MAX] = {false};
-        while (left > 0 && world->now_ms - begun_ms < 120000) {
-            world_run(world, 100);
-            for (uint32_t i = 0; i < at_once; i++)
-                if (!known[i] &&
-                    world_mourned(world, victims[i]) == world_living(world)) {
-                    known[i] = true;
-                    times[count++] = world->now_ms - begun_ms;
-                    left--;
-                }
-        }
-        for (; left > 0; left--)
-            times[count++] = world->now_ms - begun_ms;
+    uint32_t victims[TRIES_MAX], left = some;
+    bool known[TRIES_MAX] = {false};
+    for (uint32_t i = 0; i < some; i++) {
+        do
+            victims[i] = (uint32_t)rng_below(&world->rng, world->count);
+        while (world->nodes[victims[i]].dead);
+        world_kill(world, victims[i]);
     }
-    snprintf(what, sizeof(what), "death known to all of %u, %u %% loss, %s, p95 of %d",
+    for (int64_t begun_ms = world->now_ms; left > 0;) {
+        world_run(world, 100);
+        bool late = world->now_ms - begun_ms >= 120000;
+        for (uint32_t i = 0; i < some; i++) {
+            if (known[i] ||
+                (!late && world_mourned(world, victims[i]) < world_living(world)))
+                continue;
+            known[i] = true;
+            times[(*count)++] = world->now_ms - begun_ms;
+            left--;
+        }
+    }
+}
+
+static void
+deaths_figure(uint32_t nodes, unsigned loss, bool watched, int64_t *times, int count,
+              uint64_t false_deaths)
+{
+    char what[96];
+    snprintf(what, sizeof(what), "death known to all of %u, %u %% lost, %s, p95 of %d",
              nodes, loss, watched ? "watched" : "unwatched", count);
     figure(what, quantile_s(times, count, 0.95), watched ? 15 : 45, "s");
     printf("    median %.1f s, worst %.1f s; false deaths %llu\n",
            quantile_s(times, count, 0.5), quantile_s(times, count, 1.0),
-           (unsigned long long)world->false_deaths);
-    missed += world->false_deaths > 0;
-    world_free(world);
+           (unsigned long long)false_deaths);
+    missed += false_deaths > 0;
+}
+
+static void
+death(struct world *world, unsigned loss, bool watched, int rounds, uint32_t at_once)
+{
+    int64_t times[TRIES_MAX];
+    int count = 0;
+    world->loss_percent = loss;
+    world_watch(world, watched);
+    world_count(world);
+    for (int round = 0; round < rounds; round++)
+        kill_some(world, at_once, times, &count);
+    deaths_figure(world->count, loss, watched, times, count, world->false_deaths);
+}
+
+/* A swarm of ten has not that many to lose: a new one each time. */
+static void
+death_of_few(uint32_t nodes, unsigned loss, bool watched, int rounds)
+{
+    int64_t times[TRIES_MAX];
+    int count = 0;
+    uint64_t false_deaths = 0;
+    for (int round = 0; round < rounds; round++) {
+        struct world *world = world_new(100 + (uint64_t)round, nodes, nodes, 0);
+        world->loss_percent = loss;
+        world_watch(world, watched);
+        world_run(world, SETTLE_MS);
+        kill_some(world, 1, times, &count);
+        false_deaths += world->false_deaths;
+        world_free(world);
+    }
+    deaths_figure(nodes, loss, watched, times, count, false_deaths);
 }
 
 /* ---- what rest costs ---- */
@@ -147,43 +174,41 @@ envelope_us(void)
 }
 
 static void
-rest(uint32_t nodes, uint32_t real, double bar_kb, double bar_percent)
+rest(struct world *world, double bar_kb, double bar_percent)
 {
-    struct world *world = world_new(30, nodes, real, 8);
     char what[96];
     double envelope = envelope_us();
-    world_watch(world);
+    world->loss_percent = 0;
+    world_watch(world, true);
     world_run(world, SETTLE_MS);
     world_count(world);
     int64_t begun_us = clock_thread_cpu_us();
     world_run(world, REST_MS);
-    double node_s = (double)real * REST_MS / 1000;
+    double node_s = (double)world->real * REST_MS / 1000;
     double core_us = (double)(clock_thread_cpu_us() - begun_us) / node_s;
     double frames = (double)world->frames / node_s;
-    snprintf(what, sizeof(what), "at rest, sent by each of %u nodes (%u real)", nodes,
-             real);
+    snprintf(what, sizeof(what), "at rest, sent by each of %u nodes (%u real)",
+             world->count, world->real);
     figure(what, (double)world->bytes / node_s / 1000, bar_kb, "kB/s");
     snprintf(what, sizeof(what), "at rest, CPU of each of %u nodes, signatures too",
-             nodes);
+             world->count);
     figure(what, (core_us + frames * envelope) / 1e4, bar_percent, "% core");
     printf("    %.2f frames/s; core and simulator %.1f us/s, envelopes %.1f us/s "
-           "(%.1f us a frame, made and checked)\n",
-           frames, core_us, frames * envelope, envelope);
-    if (world->suspicions > 0)
-        printf("    suspicions %llu\n", (unsigned long long)world->suspicions);
+           "(%.1f us a frame, made and checked); suspicions %llu\n",
+           frames, core_us, frames * envelope, envelope,
+           (unsigned long long)world->suspicions);
     missed += world->suspicions > 0;
-    world_free(world);
 }
 
 /* ---- false deaths ---- */
 
 static double
-false_deaths(uint32_t nodes, double hours, uint64_t seed, unsigned loss,
+false_deaths(uint32_t nodes, double hours, uint64_t seed, unsigned loss, bool watched,
              double *node_hours)
 {
     struct world *world = world_new(seed, nodes, nodes, 0);
     world->loss_percent = loss;
-    world_watch(world);
+    world_watch(world, watched);
     world_run(world, SETTLE_MS);
     world_count(world);
     int64_t begun_us = clock_thread_cpu_us();
@@ -208,9 +233,9 @@ static void
 deaths_quick(void)
 {
     double node_hours = 0, more, found = 0;
-    found += false_deaths(10, 10, 1, 20, &more);
+    found += false_deaths(10, 10, 1, 20, true, &more);
     node_hours += more;
-    found += false_deaths(100, 1, 2, 20, &more);
+    found += false_deaths(100, 1, 2, 20, true, &more);
     node_hours += more;
     char what[96];
     snprintf(what, sizeof(what), "false deaths in %.0f node-hours at 20 %% loss",
@@ -218,32 +243,48 @@ deaths_quick(void)
     figure(what, found, 0, "");
 }
 
+static void
+all_of(uint32_t nodes, int updates, int rounds, uint32_t at_once)
+{
+    struct world *world = world_new(10, nodes, nodes, 8);
+    world_run(world, SETTLE_MS);
+    rest(world, 10, 1);
+    world_watch(world, false);
+    spread(world, 0, 8, updates);
+    spread(world, 20, 8, updates);
+    spread(world, 20, RECORD_LINKS_MAX, updates);
+    for (int watched = 0; watched < 2 && rounds > 0; watched++) {
+        death(world, 0, watched, rounds, at_once);
+        death(world, 20, watched, rounds, at_once);
+    }
+    world_free(world);
+}
+
 int
 main(int argc, char **argv)
 {
+    double node_hours;
     if (argc >= 4 && strcmp(argv[1], "deaths") == 0) {
-        double node_hours;
         uint64_t seed = argc > 4 ? strtoull(argv[4], NULL, 10) : 1;
         unsigned loss = argc > 5 ? (unsigned)strtoul(argv[5], NULL, 10) : 20;
+        bool watched = argc <= 6 || strcmp(argv[6], "unwatched") != 0;
         return false_deaths((uint32_t)strtoul(argv[2], NULL, 10), strtod(argv[3], NULL),
-                            seed, loss, &node_hours) > 0;
+                            seed, loss, watched, &node_hours) > 0;
     }
-    for (unsigned loss = 0; loss <= 20; loss += 20) {
-        spread(10, loss, 8, 20);
-        spread(100, loss, 8, 20);
-        spread(1000, loss, 8, 8);
+    if (argc == 3 && strcmp(argv[1], "size") == 0) {
+        all_of((uint32_t)strtoul(argv[2], NULL, 10), 20, 0, 0);
+        return missed > 0;
     }
-    spread(1000, 20, 64, 4);
-    for (unsigned loss = 0; loss <= 20; loss += 20)
-        for (int watched = 0; watched < 2; watched++) {
-            death(10, loss, watched, 5, 1);
-            death(100, loss, watched, 10, 2);
-            death(1000, loss, watched, 4, 5);
-        }
-    rest(10, 10, 10, 1);
-    rest(100, 100, 10, 1);
-    rest(1000, 1000, 10, 1);
-    rest(10000, 40, 20, 2);
+    all_of(10, 20, 0, 0);
+    for (int watched = 0; watched < 2; watched++)
+        for (unsigned loss = 0; loss <= 20; loss += 20)
+            death_of_few(10, loss, watched, 20);
+    all_of(100, 20, 4, 5);
+    all_of(1000, 6, 2, 10);
+    struct world *world = world_new(10, 10000, 40, 8);
+    world_run(world, SETTLE_MS);
+    rest(world, 20, 2);
+    world_free(world);
     deaths_quick();
     printf("bench_gossip: %d figures missed\n", missed);
     return missed > 0;

@@ -124,15 +124,23 @@ make_record(struct world *world, uint32_t node, uint32_t links)
              node >> 8 & 255, node & 255);
     snprintf(record->device, sizeof(record->device), "cpu");
     secret_admit(world->secret, &world->swarm, &it->id, record->admission);
-    if (links >= world->count)
-        links = world->count - 1;
+    world_links(world, node, links);
+}
+
+void
+world_links(struct world *world, uint32_t node, uint32_t links)
+{
+    struct record *record = &world->nodes[node].record;
     record->links_count = links;
-    for (uint32_t i = 0; i < links; i++)
-        record->links[i] =
-            (struct record_link){.peer = world->nodes[(node + 1 + i) % world->count].id,
-                                 .round_trip_us = 20000 + i,
-                                 .rate = 200,
-                                 .confidence = 50};
+    for (uint32_t i = 0; i < links; i++) {
+        struct record_link *link = &record->links[i];
+        uint32_t peer = node + 1 + i;
+        *link = (struct record_link){.round_trip_us = 20000 + i, .rate = 200};
+        if (links < world->count)
+            link->peer = world->nodes[peer % world->count].id;
+        else
+            memcpy(link->peer.bytes, &peer, sizeof(peer)); /* of some that are gone */
+    }
     qsort(record->links, links, sizeof(*record->links), compare_links);
 }
 
@@ -379,7 +387,7 @@ compare_ids(const void *left, const void *right)
 }
 
 void
-world_watch(struct world *world)
+world_watch(struct world *world, bool watched)
 {
     struct id *ids = xcalloc(world->count, sizeof(*ids));
     uint32_t count = world->count, reach = count > 6 ? 3 : (count - 1) / 2;
@@ -388,14 +396,14 @@ world_watch(struct world *world)
     qsort(ids, count, sizeof(*ids), compare_ids);
     for (uint32_t i = 0; i < count; i++) {
         struct id near[6];
-        size_t watched = 0;
-        for (uint32_t k = 1; k <= reach; k++) {
-            near[watched++] = ids[(i + k) % count];
-            near[watched++] = ids[(i + count - k) % count];
+        size_t close = 0;
+        for (uint32_t k = 1; k <= reach && watched; k++) {
+            near[close++] = ids[(i + k) % count];
+            near[close++] = ids[(i + count - k) % count];
         }
         struct gossip *gossip = world->nodes[index_of(world, &ids[i])].gossip;
         if (gossip)
-            gossip_watch(gossip, near, watched);
+            gossip_watch(gossip, near, close);
     }
     free(ids);
 }

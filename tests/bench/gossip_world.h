@@ -64,8 +64,10 @@ void world_run(struct world *world, int64_t ms);
 void world_count(struct world *world);
 
 void world_kill(struct world *world, uint32_t node);
-/* Each is watched by the three on either side in the order of ids. */
-void world_watch(struct world *world);
+/* Each is watched by the three on either side in the order of ids, or by nobody. */
+void world_watch(struct world *world, bool watched);
+/* So many links in the node's next record. */
+void world_links(struct world *world, uint32_t node, uint32_t links);
 /* Give a node's record a new epoch, and how many of the living know of it. */
 void world_update(struct world *world, uint32_t node, uint64_t epoch);
 uint32_t world_updated(const struct world *world, uint32_t node, uint64_t epoch);
