@@ -111,7 +111,7 @@ SIM_WRAPS := socket bind listen accept4 recv send signalfd sigprocmask open clos
 SIM_OUT   := transport/base/log.c transport/base/mailbox.c transport/loop.c transport/socket.c \
              $(wildcard transport/mesh*.c) transport/admit.c transport/join.c transport/twin.c \
              transport/group_ring.c \
-             $(wildcard transport/bulk*.c) node/events.c node/command.c node/show.c \
+             $(wildcard transport/bulk*.c) node/events.c node/command.c node/doctor.c node/show.c \
              node/show_status.c $(wildcard node/cmd_*.c)
 SIM_CORE  := $(filter-out $(SIM_OUT),$(foreach f,transport/base transport gossip planner node,\
              $(call sources,$(f)))) node/engine/recover.c tests/gossip/agree_history.c

@@ -32,6 +32,7 @@ int cmd_evict(int argc, char **argv);
 int cmd_allow(int argc, char **argv);
 int cmd_secret(int argc, char **argv);
 int cmd_recover(int argc, char **argv);
+int cmd_doctor(int argc, char **argv);
 int cmd_generate(int argc, char **argv);
 
 /* Print "flotilla NAME: sentence" on standard error and return the exit code that fits

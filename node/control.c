@@ -374,6 +374,15 @@ do_stop(struct node *node, struct client *client, const struct json *request)
     to_leader(node, client, true, NULL);
 }
 
+/* Others are to dial this node back soon. */
+static void
+do_check(struct node *node, struct client *client, const struct json *request)
+{
+    (void)request;
+    reach_again(node->reach);
+    finish(node, client, NULL, false);
+}
+
 static void
 do_leave(struct node *node, struct client *client, const struct json *request)
 {
@@ -400,7 +409,8 @@ static const struct {
     {"invite", true, do_policy},   {"revoke", true, do_policy},
     {"evict", true, do_policy},    {"rotate", true, do_policy},
     {"allow", true, do_policy},    {"disallow", true, do_policy},
-    {"mode", true, do_policy},     {"recover", true, do_policy},
+    {"check", true, do_check},     {"mode", true, do_policy},
+    {"recover", true, do_policy},
 };
 
 static void

@@ -23,6 +23,7 @@ static const struct command commands[] = {
     {"evict", cmd_evict, "shut a node out for good"},
     {"secret", cmd_secret, "replace the swarm's secret"},
     {"recover", cmd_recover, "go on without a majority that is lost for good"},
+    {"doctor", cmd_doctor, "say what is wrong with this machine, and what to do"},
     {"generate", cmd_generate, "write text with what was trained"},
     {"testnet", testnet_main, "run a network of real nodes on this machine"},
 };

@@ -260,6 +260,34 @@ status_put_run(const struct node *node, struct json_writer *writer)
     status_put_plan(node, view, writer);
 }
 
+/* What others found who dialled this node back. */
+static void
+put_reach(const struct node *node, struct json_writer *writer)
+{
+    static const char *const ports[] = {"open", "shut", "of another", "untried"};
+    char address[ADDRESS_BYTES_MAX + 8], name[NAME_BYTES_MAX + 1];
+    const struct reach_answer *answers;
+    int count = reach_answers(node->reach, &answers);
+    int64_t now = clock_ms();
+    address_text(reach_address(node->reach), address);
+    json_object_open(writer, "reach");
+    json_put_text(writer, "address", address);
+    json_put_text(writer, "verdict", reach_verdict_name(reach_verdict(node->reach)));
+    json_put_text(writer, "seen", reach_host(node->reach));
+    json_array_open(writer, "answers");
+    for (int i = 0; i < count; i++) {
+        json_object_open(writer, NULL);
+        json_put_text(writer, "peer", node_name_of(node, &answers[i].peer, name));
+        json_put_int(writer, "age_ms", now - answers[i].at_ms);
+        json_put_text(writer, "join", ports[answers[i].ports[ADDRESS_JOIN]]);
+        json_put_text(writer, "control", ports[answers[i].ports[ADDRESS_CONTROL]]);
+        json_put_text(writer, "data", ports[answers[i].ports[ADDRESS_BULK]]);
+        json_object_close(writer);
+    }
+    json_array_close(writer);
+    json_object_close(writer);
+}
+
 void
 status_write(const struct node *node, struct json_writer *writer)
 {
@@ -302,6 +330,14 @@ status_write(const struct node *node, struct json_writer *writer)
     uint64_t chunks, bytes;
     mesh_total(node->mesh, &totals);
     bulk_carried(node->bulk, &chunks, &bytes);
+    put_reach(node, writer);
+    json_object_open(writer, "connections");
+    json_put_int(writer, "known", totals.peers);
+    json_put_int(writer, "kept", totals.kept);
+    json_put_int(writer, "out", totals.out);
+    json_put_int(writer, "back", totals.back);
+    json_put_int(writer, "round", totals.round);
+    json_object_close(writer);
     json_object_open(writer, "carried");
     json_put_int(writer, "frames", (int64_t)totals.carried);
     json_put_int(writer, "chunks", (int64_t)chunks);

@@ -77,6 +77,7 @@
  *   mode        mode: "secret" or "allow-list"
  *   recover     survivors[] (empty: all that are reached), yes (bool: do it):
  *               {"done": true, "text": what is or would be}
+ *   check       others are to dial this node back soon: see reach in the status
  *   leave       the node hands over and goes; events until it is gone
  *
  * The status document:
@@ -108,6 +109,10 @@
  *               allowed[], evicted[], never_voters[] {id (whole), name}, invites[] {id,
  *               uses, uses_left, seconds_left, votes}}
  *   refused     handshakes that were refused
+ *   reach       {address, verdict, seen (where the last peer saw us come from), answers[]
+ *               {peer, age_ms, join, control, data ("open", "shut", "of another": somebody
+ *               else answers, "untried")}}: what others found who dialled this node back
+ *   connections {known, kept (connected all the time), out, back, round}: nodes by way
  *   carried     {frames, chunks, bytes}: what this node took to others for others
  */
 #ifndef NODE_STATUS_H

@@ -17,6 +17,7 @@ Suite *suite_ways(void);
 
 static struct buf out;
 static struct peer one, two, three;
+static int nowhere; /* the base port that the last hidden one advertises */
 
 static void
 setup(void)
@@ -36,10 +37,11 @@ teardown(void)
 static void
 join(struct peer *peer, const char *name, const char *zone, bool hidden)
 {
-    char nowhere[32];
-    snprintf(nowhere, sizeof(nowhere), "127.0.0.1:%d", swarm_ports());
+    char advertised[32];
+    nowhere = swarm_ports();
+    snprintf(advertised, sizeof(advertised), "127.0.0.1:%d", nowhere);
     peer_start(peer, name, "--zone", zone, "--join", one.address, "--secret-file",
-               swarm_path("one/swarm.secret"), hidden ? "--advertise" : NULL, nowhere,
+               swarm_path("one/swarm.secret"), hidden ? "--advertise" : NULL, advertised,
                NULL);
     char named[64];
     snprintf(named, sizeof(named), "\"name\":\"%s\"", name);
@@ -117,6 +119,14 @@ START_TEST(a_node_that_nobody_can_dial_trains_with_the_same_losses)
     peer_logs(&two, 20000, "cannot reach this node at 127.0.0.1, port");
     expect_ways(&one, "two", "unreachable", "back", "back");
     train(job, COMPARED);
+    /* It is told what to open; who is reachable is told so, too. */
+    char control[64];
+    snprintf(control, sizeof(control), "%d (control, shut)", nowhere + 1);
+    ck_assert_int_eq(swarm_run(&out, 20000, "doctor", "--data", two.data, NULL), 1);
+    ck_assert_msg(strstr((char *)out.data, control), "%s", (char *)out.data);
+    ck_assert_int_eq(swarm_run(&out, 20000, "doctor", "--data", one.data, NULL), 0);
+    ck_assert_msg(strstr((char *)out.data, "two reaches all ports"), "%s",
+                  (char *)out.data);
     for (int step = 1; step <= COMPARED; step++) {
         ck_assert(peer_loss(&one, step, got));
         ck_assert_str_eq(got, wanted[step]);

@@ -706,9 +706,9 @@ START_TEST(silent_connections_and_random_bytes_disturb_nothing)
     ck_assert(over);
     ck_assert_uint_ge(floods[0].sent, FLOOD_BYTES);
     ck_assert_uint_ge(floods[1].sent, FLOOD_BYTES);
-    ck_assert_int_gt(pair.a.frames, frames + 20); /* they never stopped talking */
+    ck_assert_int_gt(pair.a.frames, frames); /* they never stopped talking */
     frames = pair.a.frames;
-    ck_assert(wait_frames(&pair.a, frames + 20, 1000));
+    ck_assert(wait_frames(&pair.a, frames + 20, 5000));
     ck_assert_int_eq(pair.a.count + pair.b.count,
                      events); /* and no connection was lost */
     ck_assert_int_eq(requests, 0);
