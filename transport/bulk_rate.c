@@ -45,6 +45,18 @@ give(struct rate *rate, int64_t bytes, int64_t us, bool limited, bool probe,
     rate->count = 0;
 }
 
+/* The first marked chunks may have lain in our sockets while we were late: what is read
+ * then comes faster than the link. */
+static bool
+settled(struct rate_probe *probe, int64_t passed)
+{
+    if (probe->settle_us >= WINDOW_US && probe->settle_count >= WINDOW_CHUNKS_MIN)
+        return true;
+    probe->settle_us += passed;
+    probe->settle_count++;
+    return false;
+}
+
 bool
 rate_arrived(struct rate *rate, int64_t bytes, bool follows, int64_t now_us,
              struct rate_sample *sample)
@@ -53,7 +65,7 @@ rate_arrived(struct rate *rate, int64_t bytes, bool follows, int64_t now_us,
     rate->last_us = now_us;
     if (rate->probe.active && !rate->probe.told && passed < IDLE_US) {
         /* Other traffic on the way is the link's work, too. */
-        if (follows) {
+        if (follows && settled(&rate->probe, passed)) {
             rate->probe.window_bytes += bytes;
             rate->probe.window_us += passed;
         }
@@ -132,13 +144,13 @@ rate_probed(struct rate *rate, const struct rate_probe_chunk *chunk, int64_t now
                                      .tag = chunk->tag,
                                      .first_us = now_us,
                                      .first_bytes = chunk->bytes};
-    else
+    else if (chunk->tag & 1)
         rate_message(rate, probe->first_bytes, probe->sum_bytes,
                      probe->sum_bytes + chunk->bytes, now_us - probe->first_us);
     bool first = probe->sum_bytes == 0, over = chunk->last;
     probe->sum_bytes += chunk->bytes;
     rate->last_us = now_us;
-    if (chunk->follows && !first && !probe->told) {
+    if (chunk->follows && !first && !probe->told && settled(probe, passed)) {
         probe->window_bytes += chunk->bytes;
         probe->window_us += passed;
         probe->window_count++;

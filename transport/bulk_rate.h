@@ -38,6 +38,8 @@ struct rate_probe {
     uint64_t tag;
     int64_t bytes, us; /* of marked chunks */
     unsigned windows;
+    int64_t settle_us; /* of marked chunks that were passed over at the begin */
+    unsigned settle_count;
     int64_t window_bytes, window_us;
     unsigned window_count;
     int64_t estimates[RATE_PROBE_WINDOWS];    /* bytes a second, after each of the last */
@@ -58,7 +60,7 @@ bool rate_arrived(struct rate *rate, int64_t bytes, bool follows, int64_t now_us
                   struct rate_sample *sample);
 
 struct rate_probe_chunk {
-    uint64_t tag; /* the probe's */
+    uint64_t tag; /* the probe's; odd: it began at the link's pace, as a message does */
     int64_t bytes;
     bool follows, last;
 };

@@ -101,15 +101,30 @@ START_TEST(a_probe_is_enough_when_six_windows_agree)
         told = probe_chunk(1, true, false, 5243, &enough);
     ck_assert(told && sample.probe && !sample.limited);
     ck_assert_double_eq_tol(per_us(), 12.5, 0.01);
-    ck_assert_int_eq(chunks, 6 * 5); /* of 25 ms */
+    ck_assert_int_eq(chunks, 5 + 6 * 5); /* of 25 ms, the first to settle */
     /* What was under way still comes and says nothing more. */
     ck_assert(!probe_chunk(1, true, false, 5243, &enough));
     ck_assert(!probe_chunk(1, true, true, 5243, &enough));
     /* The next one is another. */
     ck_assert(!probe_chunk(2, false, false, 5243, &enough));
     ck_assert(!enough);
-    ck_assert(probe_chunk(2, true, true, 10486, &enough));
+    for (int i = 0; i < 8; i++)
+        told = probe_chunk(2, true, i == 7, 10486, &enough);
+    ck_assert(told && enough);
     ck_assert_double_eq_tol(per_us(), 6.25, 0.01);
+}
+END_TEST
+
+START_TEST(what_lay_in_the_socket_before_a_probe_makes_it_no_faster)
+{
+    begin();
+    bool enough = false, told = false;
+    probe_chunk(1, false, false, 0, &enough);
+    for (int i = 0; i < 60; i++) /* 60 ms of the link at once */
+        probe_chunk(1, true, false, 20, &enough);
+    while (!told)
+        told = probe_chunk(1, true, false, 1000, &enough);
+    ck_assert_double_eq_tol(per_us(), CHUNK / 1000.0, 0.5);
 }
 END_TEST
 
@@ -122,6 +137,19 @@ START_TEST(a_probe_that_never_settles_ends_with_its_last_chunk)
         ck_assert(!probe_chunk(1, i > 0, false, us, &enough) && !enough);
     ck_assert(probe_chunk(1, true, true, us, &enough));
     ck_assert(sample.probe && !sample.limited);
+}
+END_TEST
+
+START_TEST(a_probe_gives_points_of_the_curve_when_it_begins_at_the_links_pace)
+{
+    for (uint64_t tag = 2; tag <= 3; tag++) {
+        bool enough = false, told = false;
+        begin();
+        for (int i = 0; !told; i++)
+            told = probe_chunk(tag, i > 0, i == 20, 5243, &enough);
+        ck_assert(tag == 2 ? sample.curve[1] == 0
+                           : sample.curve[1] == (int64_t)CHUNK * 1000000 / 5243);
+    }
 }
 END_TEST
 
@@ -242,7 +270,10 @@ suite_bulk_rate(void)
     tcase_add_test(tests, a_late_look_at_the_socket_does_not_make_the_link_fast);
     tcase_add_test(tests, what_came_one_by_one_is_a_lower_bound);
     tcase_add_test(tests, a_probe_is_enough_when_six_windows_agree);
+    tcase_add_test(tests, what_lay_in_the_socket_before_a_probe_makes_it_no_faster);
     tcase_add_test(tests, a_probe_that_never_settles_ends_with_its_last_chunk);
+    tcase_add_test(tests,
+                   a_probe_gives_points_of_the_curve_when_it_begins_at_the_links_pace);
     tcase_add_test(tests, a_message_gives_points_of_the_curve);
     tcase_add_test(tests, a_probe_fills_the_link_and_hardly_more);
     tcase_add_test(tests, a_probe_keeps_to_its_bytes_and_its_window);
