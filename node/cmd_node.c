@@ -18,6 +18,8 @@ enum {
     OPTION_LOG_FORMAT,
     OPTION_LOG_LEVEL,
     OPTION_ADVERTISE,
+    OPTION_MOVED,
+    OPTION_NEW_IDENTITY,
     OPTION_ENGINE
 };
 
@@ -39,6 +41,10 @@ static const struct argp_option options[] = {
      0},
     {"engine", OPTION_ENGINE, "on|off", 0,
      "off: this node votes and keeps the swarm together, but has no part in a run", 0},
+    {"moved", OPTION_MOVED, NULL, 0,
+     "The data folder was moved here from another machine (needed once)", 0},
+    {"new-identity", OPTION_NEW_IDENTITY, NULL, 0,
+     "The data folder is a copy: join as another node, with --join", 0},
     {"config", 'c', "FILE", 0, "Read node.yaml; options win over it", 0},
     {"log-format", OPTION_LOG_FORMAT, "FORMAT", 0, "text or json", 0},
     {"log-level", OPTION_LOG_LEVEL, "LEVEL", 0, "error, warn, info or debug", 0},
@@ -77,6 +83,12 @@ take_option(int key, char *arg, struct node_config *config, struct err *err)
         /* An invite is a secret: it is not left where "ps" shows it. */
         if (config->invited)
             key_wipe(arg + strlen(INVITE_PREFIX), strlen(arg + strlen(INVITE_PREFIX)));
+        return 0;
+    case OPTION_MOVED:
+        config->moved = true;
+        return 0;
+    case OPTION_NEW_IDENTITY:
+        config->new_identity = true;
         return 0;
     case OPTION_SECRET:
         if (strlen(arg) >= sizeof(config->secret_file))
@@ -128,7 +140,7 @@ parse(int key, char *arg, struct argp_state *state)
         argp_error(state, "\"%s\" is one argument too many", arg);
         return EINVAL;
     }
-    if (!arg)
+    if (!arg && key != OPTION_MOVED && key != OPTION_NEW_IDENTITY)
         return key == ARGP_KEY_END || key == ARGP_KEY_INIT ? 0 : ARGP_ERR_UNKNOWN;
     if (passes->file_pass && key == 'c')
         return config_read(arg, passes->config, &passes->err) ? EINVAL : 0;
@@ -191,6 +203,13 @@ cmd_node(int argc, char **argv)
             config_release(&config);
             return passes.err.code ? command_fail(&passes.err) : EXIT_USAGE;
         }
+    }
+    if (config.new_identity && !config.join.host[0]) {
+        err_set(
+            &err, ERR_USAGE,
+            "with a new identity this is another node, which has to join: give --join");
+        config_release(&config);
+        return command_fail(&err);
     }
     if (config.secret_file[0] && !file_exists(config.secret_file)) {
         err_set(&err, ERR_USAGE,

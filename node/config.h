@@ -29,6 +29,8 @@ struct node_config {
     /* By an invite, whose first seed `join` is. */
     bool invited;
     struct invite invite;
+    bool moved;                       /* the data folder came here from another machine */
+    bool new_identity;                /* it is a copy, and is to be another node */
     char secret_file[PATH_BYTES_MAX]; /* empty: FLOTILLA_SECRET, else DIR/swarm.secret */
     int threads;                      /* 0: one per core */
     /* What a plan may fill; 0: 80 % of what is available at the start. */

@@ -64,6 +64,8 @@ enter_meet(struct node *node, const struct member *member)
     if (!admission_lets(node, &member->record->id, member->record->admission))
         return;
     admit_allow(node->admit, &member->record->id);
+    if (twins_hold(node, member))
+        return;
     mesh_peer(node->mesh, &member->record->id, &address);
     paths_met(node, &member->record->id);
 }
@@ -541,10 +543,15 @@ enter_start(struct node *node, struct err *err)
 {
     char path[PATH_BYTES_MAX], text[ID_SHORT_SIZE];
     bool made;
+    if (node->config.new_identity && twins_shed_identity(node, err))
+        return -1;
     node->key = key_open(path_join(path, node->config.data, "identity.key"), &made, err);
-    if (!node->key || local_count_boot(node, made, err))
+    if (!node->key)
         return -1;
     node->id = *key_id(node->key);
+    if (twins_check_machine(node, made, err) || local_count_boot(node, made, err))
+        return -1;
+    twins_open(node);
     local_recall(node);
     local_remember(node);
     snprintf(node->name, sizeof(node->name), "%s",

@@ -86,7 +86,8 @@ static bool
 rebooted(const struct node *node, const struct decree_member *listed)
 {
     const struct member *member = gossip_find(node->gossip, &listed->id);
-    return member && member->record->incarnation >> 32 != listed->incarnation >> 32;
+    return member && !twins_holds(node, &listed->id) &&
+           member->record->incarnation >> 32 != listed->incarnation >> 32;
 }
 
 static bool

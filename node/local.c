@@ -15,12 +15,21 @@
 
 enum { MEMBERS_FILE_BYTES_MAX = FRAME_BYTES_MAX - 16, STATE_FILE_BYTES_MAX = 32 << 20 };
 
+int
+local_write_boot(const struct node *node, struct err *err)
+{
+    char path[PATH_BYTES_MAX], text[32];
+    int len = snprintf(text, sizeof(text), "%llu\n", (unsigned long long)node->boot);
+    return file_write(path_join(path, node->config.data, "boot"), text, (size_t)len, 0600,
+                      err);
+}
+
 /* Counts starts: the upper half of our incarnation, so that a restart is newer than
  * anything said before it. */
 int
 local_count_boot(struct node *node, bool new_identity, struct err *err)
 {
-    char path[PATH_BYTES_MAX], text[32];
+    char path[PATH_BYTES_MAX];
     struct buf bytes = {0};
     path_join(path, node->config.data, "boot");
     if (file_exists(path)) {
@@ -43,8 +52,7 @@ local_count_boot(struct node *node, bool new_identity, struct err *err)
     if (node->boot == 0 && !new_identity)
         node->boot = (uint64_t)(clock_wall_ms() / 1000);
     node->boot++;
-    int len = snprintf(text, sizeof(text), "%llu\n", (unsigned long long)node->boot);
-    return file_write(path, text, (size_t)len, 0600, err);
+    return local_write_boot(node, err);
 }
 
 int
@@ -104,6 +112,10 @@ local_load_members(struct node *node)
         for (size_t i = 0; i < count; i++) {
             size_t len;
             const uint8_t *record = reader_bytes(reader, RECORD_BYTES_MAX, &len);
+            struct record known;
+            if (reader_ok(reader) && record_peek(record, len, &known, &err) == 0 &&
+                id_equal(&known.id, &node->id))
+                twins_was_at(node, known.address);
             if (reader_ok(reader) &&
                 gossip_merge(node->gossip, clock_ms(), record, len, &node->effects, &err))
                 log_debug("node", "an old record is passed over reason=\"%s\"", err.msg);
@@ -132,6 +144,9 @@ ours(const char *name)
                                         "lost+found",
                                         "agree.state",
                                         "members.state",
+                                        "machine.state",
+                                        "invites.state",
+                                        (STATUS_SECRET_FILE ".next"),
                                         STATUS_EVENTS_FILE,
                                         (STATUS_EVENTS_FILE ".1"),
                                         "checkpoints",

@@ -199,10 +199,7 @@ carry_out(struct node *node, const struct effect *effect)
         member_changed(node, effect);
         break;
     case EFFECT_CONFLICT:
-        log_error("gossip",
-                  "this node's identity is in use elsewhere, %s; stop one of the two, or "
-                  "remove identity.key from the copied data folder",
-                  effect->text);
+        twins_conflict(node, effect);
         break;
     case EFFECT_LEADER:
         leader_changed(node, effect);
@@ -338,6 +335,7 @@ on_tick(void *arg)
     node_effects(node);
     follow_fresh(node, now);
     admission_tick(node, now);
+    twins_tick(node, now);
     lead_tick(node, now);
     node_effects(node);
     worker_progress_tick(node, now);
@@ -477,6 +475,7 @@ node_close(struct node *node)
     join_client_close(node->join_client);
     join_server_close(node->join_server);
     admission_close(node);
+    twin_close(node->twin);
     admit_close(node->admit);
     loop_free(node->loop);
     gossip_free(node->gossip);

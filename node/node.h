@@ -7,6 +7,7 @@
  *     local.c    what is kept in the data folder
  *     enter.c    first contact: founding, joining, coming back
  *     seed.c     its other side: who is let in
+ *     twins.c    two processes with one identity
  *     lead.c     what a leader does: reasons for a new epoch, freeze, collect reports,
  *                propose
  *     recovery.c a lost majority, by hand: a new generation
@@ -34,6 +35,7 @@
 #include "transport/bulk.h"
 #include "transport/join.h"
 #include "transport/mesh.h"
+#include "transport/twin.h"
 
 enum {
     JOIN_VERSION = 1,
@@ -131,6 +133,12 @@ struct node {
     struct loop *loop;
     struct admit *admit;
     struct admission *admission;
+    /* Another process with our identity, and a member that may have one (twins.c). */
+    struct twin *twin;
+    int64_t twin_looked_ms, twin_said_ms, twin_held_ms;
+    char twin_at[ADDRESS_BYTES_MAX + 8], twin_held_at[ADDRESS_BYTES_MAX + 8];
+    struct id twin_held;
+    bool twin_waits;
     struct join_server *join_server;
     struct join_client *join_client;
     enum join_result join_result; /* the last one */
@@ -167,7 +175,7 @@ struct node {
     struct decree decree; /* the same epoch's */
     bool member;          /* we are one, with this boot */
     bool was_member;      /* of an earlier epoch, in this process */
-    int64_t entered_ms;   /* the sockets opened */
+    int64_t entered_ms; /* the sockets opened */
     int64_t entered_epoch_ms;
     int64_t member_since_ms; /* when `member` became true */
 
@@ -256,10 +264,26 @@ void seed_tick(struct node *node, int64_t now); /* who was let in and never spok
 void seed_join_words(const struct id *swarm, const struct id *id, const char *address,
                      struct buf *out);
 
+/* ---- twins.c ---- */
+/* Is this the machine that the folder was used on? `made`: the identity is new. */
+int twins_check_machine(struct node *node, bool made, struct err *err);
+int twins_shed_identity(struct node *node, struct err *err); /* --new-identity */
+void twins_open(struct node *node);
+/* This folder's node was at this address before. */
+void twins_was_at(struct node *node, const char *address);
+void twins_tick(struct node *node, int64_t now);
+/* Gossip has a record of ours that we did not make. */
+void twins_conflict(struct node *node, const struct effect *effect);
+/* May this be the copy of a member that is connected still? Then its record is not followed
+ * for a moment, in which the member finds out and the copy ends. */
+bool twins_hold(struct node *node, const struct member *member);
+bool twins_holds(const struct node *node, const struct id *id);
+
 /* ---- local.c ---- */
 /* May a node live in this data folder? Before anything is written there. ERR_USAGE. */
 int local_look(const struct node *node, struct err *err);
 int local_count_boot(struct node *node, bool new_identity, struct err *err);
+int local_write_boot(const struct node *node, struct err *err);
 int local_load_swarm(struct node *node, struct buf *saved, struct err *err);
 void local_save_members(struct node *node);
 void local_load_members(struct node *node);

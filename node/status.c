@@ -322,6 +322,7 @@ status_write(const struct node *node, struct json_writer *writer)
     measure_put_warnings(node, writer);
     put_job(node, writer);
     status_put_plan(node, node->view, writer);
+    json_put_text(writer, "twin", node->twin_at);
     json_object_open(writer, "policy");
     asks_put_policy(node, writer);
     json_object_close(writer);

@@ -42,7 +42,8 @@
  *               "invite ended", "allowed", "no longer allowed", "mode"), id, name (about
  *               whom), by, version: a change was decided on
  *   secret      this node has the swarm's new secret
- *   twin        address, boot: another process has this node's identity
+ *   twin        address, goes_on (bool): another process has this node's identity; this
+ *               one goes on or ends
  *   stop        reason
  *
  * A plan is {micro_batch, pipelines, nodes (that take part), blocks (of the model: layer 0
@@ -104,6 +105,7 @@
  *               checkpoint_step (written by this node), copy_step, participating
  *               (workers), samples_hash}, or null
  *   plan        as above
+ *   twin        where another process with this node's identity was met, or ""
  *   policy      {version, mode ("secret" or "allow-list"), secret (short name of the one
  *               in force), secret_here (bool: this node has it), changing_over (bool),
  *               allowed[], evicted[], never_voters[] {id (whole), name}, invites[] {id,

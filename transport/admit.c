@@ -123,6 +123,8 @@ judge(const struct admit *admit, const struct request *request, char user[ID_TEX
         return judge_joiner(admit, curve, user);
     if (strcmp(domain, "control") != 0 && strcmp(domain, "bulk") != 0)
         return "the socket has no such domain";
+    if (!id_empty(&admit->self) && memcmp(curve, admit->self_curve, KEY_CURVE_BYTES) == 0)
+        return "it has this node's own identity";
     const struct entry *entry = find(admit, curve);
     if (entry) {
         id_text(&entry->node, user);
@@ -133,8 +135,6 @@ judge(const struct admit *admit, const struct request *request, char user[ID_TEX
         id_short(&entry->node, user);
         return "its node was evicted from this swarm";
     }
-    if (!id_empty(&admit->self) && memcmp(curve, admit->self_curve, KEY_CURVE_BYTES) == 0)
-        return "it has this node's own identity";
     return "its key is not a member's";
 }
 

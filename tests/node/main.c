@@ -28,6 +28,7 @@ Suite *suite_doctor(void);
 Suite *suite_voters(void);
 Suite *suite_chaos(void);
 Suite *suite_policy(void);
+Suite *suite_admission(void);
 Suite *suite_plan_profile(void);
 Suite *suite_plan_cluster(void);
 Suite *suite_plan_job(void);
@@ -63,6 +64,7 @@ main(void)
         suite_voters,
         suite_chaos,
         suite_policy,
+        suite_admission,
         suite_plan_profile,
         suite_plan_cluster,
         suite_plan_job,
