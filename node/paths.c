@@ -15,8 +15,9 @@
 
 enum {
     KEEP_EVERY_MS = 1000,
-    ASK_GAP_MS = 300, /* between two checks that we make for one peer */
-    SETTLE_MS = 1000  /* our record has to be known to whom we ask */
+    ASK_GAP_MS = 300,  /* between two checks that we make for one peer */
+    SETTLE_MS = 1000,  /* our record has to be known to whom we ask */
+    OUTSIDE_MS = 10000 /* who waits to be a member has more urgent things to do */
 };
 
 /* ---- asking ---- */
@@ -263,7 +264,8 @@ paths_met(struct node *node, const struct id *id)
 void
 paths_tick(struct node *node, int64_t now)
 {
-    if (now - node->entered_ms >= SETTLE_MS && !node->leaving_ms)
+    if (now - node->entered_ms >= (node->member ? SETTLE_MS : OUTSIDE_MS) &&
+        !node->leaving_ms)
         ask(node, now);
     if (now - node->checks.kept_ms < KEEP_EVERY_MS)
         return;

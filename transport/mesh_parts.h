@@ -51,6 +51,7 @@ struct mesh_peer {
     size_t route_len;
     uint64_t back_sent, back_heard;
     char host[MESH_HOST_BYTES_MAX];
+    int64_t asked_ms; /* it asked for what is long to tell; 0: never */
 
     struct detour detour;
     uint64_t round_sent, round_heard;

@@ -5,7 +5,10 @@
 #include <string.h>
 #include <zmq.h>
 
-enum { FRAMES_PER_TURN = 256 /* then others have their turn */ };
+enum {
+    FRAMES_PER_TURN = 256, /* then others have their turn */
+    ASK_GAP_MS = 100
+};
 
 /* What arrived as one message: the connection's name, the bytes, and who the ZAP handler
  * says it is. On our own connections there is no name. */
@@ -104,6 +107,19 @@ refuse(struct mesh_peer *peer, const char *why, size_t bytes)
     mesh_judge(peer);
 }
 
+/* What is answered by megabytes is answered now and then: a question that comes too soon
+ * after the last one. */
+static bool
+asks_again(struct mesh_peer *peer, enum frame_kind kind, int64_t now)
+{
+    if (kind != FRAME_FETCH && kind != FRAME_EPOCH_ASK)
+        return false;
+    if (peer->asked_ms != 0 && now - peer->asked_ms < ASK_GAP_MS)
+        return true;
+    peer->asked_ms = now;
+    return false;
+}
+
 /* A message of this peer. The peer may be gone afterwards. */
 static void
 take(struct mesh_peer *peer, struct arrival *arrival, bool back, int fd)
@@ -131,6 +147,10 @@ take(struct mesh_peer *peer, struct arrival *arrival, bool back, int fd)
     struct frame frame;
     struct err err;
     const char *why = judge(peer, arrival, back, fd, &frame, &err);
+    if (!why && asks_again(peer, frame.kind, now)) {
+        peer->words.over++;
+        return;
+    }
     if (!why && frame.kind >= FRAME_CARRY && frame.kind <= FRAME_HELLO) {
         peer->stats.received_frames++;
         why = mesh_carry_take(peer, &frame, &err);
