@@ -220,6 +220,26 @@ inside_s(const struct replay *replay, int number, struct schedule_op op)
     return fleet_send_s(&kind->inside[tp_slot(replica->tp)], bytes);
 }
 
+/* How long a receiver is held up by a message that is there as far as it has buffers for
+ * it. */
+static double
+receive_s(const struct replay *replay, int number, struct schedule_op op)
+{
+    const struct framework *framework = &replay->request->framework;
+    bool forward = op.kind == SCHEDULE_FORWARD;
+    int stage = number % replay->stages;
+    int boundary = replay->plan->first_layer[forward ? stage : stage + 1] - 1;
+    const struct hand *sender = &replay->hands[number + (forward ? -1 : 1)];
+    const struct fleet_curve *curve =
+        forward ? sender->forward_link : sender->backward_link;
+    double bytes =
+        (double)replay->fleet->table.sizes[0][boundary].output_bytes * replay->message;
+    double room = (double)framework->receive_buffer_bytes;
+    if (framework->overlap || !(room > 0.0) || bytes <= room)
+        return 0.0;
+    return (fleet_send_s(curve, bytes) - curve->delay_s) * (bytes - room) / bytes;
+}
+
 /* Start the next op if its input is there or on its way. */
 static void
 hand_start(struct replay *replay, int number, double now_s)
@@ -238,6 +258,8 @@ hand_start(struct replay *replay, int number, double now_s)
             hand->began_s = now_s;
             return;
         }
+        if (*arrives < now_s)
+            now_s += receive_s(replay, number, op);
         now_s = later(now_s, *arrives) + inside_s(replay, number, op);
         *arrives = -1.0;
     }
