@@ -355,9 +355,10 @@ dial(struct mesh *mesh, struct peer *peer)
     peer->dial = ++mesh->dials;
     peer->began_us = world.now_us;
     int64_t us = 100;
-    if (peer->target >= 0)
-        us += 2 * (world_delay(mesh->host->index, peer->target) +
-                   world_delay(peer->target, mesh->host->index));
+    if (peer->target >= 0) {
+        us += 2 * world_delay(mesh->host->index, peer->target);
+        us += 2 * world_delay(peer->target, mesh->host->index);
+    }
     world_in(us, mesh->host, look)->a = (int64_t)peer->dial;
 }
 
@@ -600,8 +601,10 @@ mesh_send(struct mesh *mesh, const struct id *to, enum frame_kind kind, const vo
         send_frame(peer->conn,
                    conn->last_us - world.now_us + (int64_t)world_below(2 * SECOND),
                    &bytes);
-    if (world_chance(world.faults.break_ppm))
-        say_down(peer->conn, (int64_t)world_below(20 * MS), world_below(2) == 0);
+    if (world_chance(world.faults.break_ppm)) {
+        int64_t us = (int64_t)world_below(20 * MS);
+        say_down(peer->conn, us, world_below(2) == 0);
+    }
     buf_release(&bytes);
     return 0;
 }

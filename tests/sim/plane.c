@@ -278,7 +278,8 @@ plane_send(struct bulk *bulk, int peer, const struct plane_message *message)
     struct plane_message sent = *message;
     sent.epoch = bulk->epoch;
     sent.plan_tag = bulk->plan_tag;
-    int64_t us = world_delay(bulk->host->index, to->index) + (int64_t)world_below(2 * MS);
+    int64_t us = world_delay(bulk->host->index, to->index);
+    us += (int64_t)world_below(2 * MS);
     if (world_chance(world.faults.stall_ppm * 4))
         us += (int64_t)world_below((uint64_t)world.faults.stall_ms * MS);
     struct event *event = world_in(us, to, arrive);

@@ -27,12 +27,11 @@ make_hosts(void)
     world.hosts_count = count;
     for (int i = 0; i < count; i++) {
         struct host *host = &world.hosts[i];
-        *host = (struct host){.index = i,
-                              .life = 1,
-                              .memory_bytes = 64 << 20,
-                              .speed_percent = (int)between(40, 150),
-                              .clock_us = between(1000, 10000000) * SECOND,
-                              .rate_ppm = between(999000, 1001000)};
+        *host = (struct host){
+            .index = i, .life = 1, .memory_bytes = 64 << 20, .speed_percent = 100};
+        host->speed_percent = (int)between(40, 150);
+        host->clock_us = between(1000, 10000000) * SECOND;
+        host->rate_ppm = between(999000, 1001000);
         host->disk = disk_new(i);
         host->rng = (struct rng){.seed = world.seed, .stream = 100 + (uint64_t)i};
         snprintf(host->zone, sizeof(host->zone), "%c",
@@ -74,7 +73,8 @@ static void
 first_job(struct event *event)
 {
     (void)event;
-    trouble_submit(trouble_any(), (int)between(10, 150));
+    int steps = (int)between(10, 150);
+    trouble_submit(trouble_any(), steps);
 }
 
 static void

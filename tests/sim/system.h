@@ -45,7 +45,7 @@ WRAPPED(DIR *, opendir, const char *)
 WRAPPED(struct dirent *, readdir, DIR *)
 WRAPPED(int, closedir, DIR *)
 WRAPPED(int, clock_gettime, clockid_t, struct timespec *)
-WRAPPED(int, printf, const char *, ...)
+int __wrap_printf(const char *, ...) __attribute__((format(printf, 1, 2)));
 WRAPPED(void, randombytes_buf, void *, size_t)
 WRAPPED(void *, sodium_malloc, size_t)
 WRAPPED(void, sodium_free, void *)

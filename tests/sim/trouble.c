@@ -44,32 +44,38 @@ void
 trouble_choose(void)
 {
     struct faults *faults = &world.faults;
-    *faults = (struct faults){
-        .delay_us = between(0, 3) == 0 ? between(5000, 60000) : between(100, 5000),
-        .delay_far = (int)between(1, 8),
-        .drop_ppm = maybe(50, 1000, 200000),
-        .twice_ppm = maybe(30, 1000, 50000),
-        .stall_ppm = maybe(40, 500, 10000),
-        .stall_ms = (int)between(100, 3000),
-        .break_ppm = maybe(40, 200, 5000),
-        .crash_disk_ppm = maybe(35, 500, 15000),
-        .full_disk_ppm = maybe(10, 200, 3000),
-        .every_ms = between(300, 4000),
-        .crash = maybe(60, 1, 6),
-        .pause = maybe(50, 1, 5),
-        .cut = maybe(50, 1, 5),
-        .oneway = maybe(35, 1, 4),
-        .bridge = maybe(25, 1, 3),
-        .isolate = maybe(45, 1, 4),
-        .refuse = maybe(25, 1, 3),
-        .dark = maybe(25, 1, 2),
-        .leave = maybe(30, 1, 2),
-        .drift = maybe(25, 1, 2),
-        .job = maybe(40, 1, 2),
-        .stop = maybe(20, 1, 1),
-        .forget = maybe(25, 1, 2),
-        .plane = maybe(35, 1, 3),
+    const struct {
+        int *field;
+        int percent, least, most;
+    } draws[] = {
+        {&faults->drop_ppm, 50, 1000, 200000},
+        {&faults->twice_ppm, 30, 1000, 50000},
+        {&faults->stall_ppm, 40, 500, 10000},
+        {&faults->stall_ms, 100, 100, 3000},
+        {&faults->break_ppm, 40, 200, 5000},
+        {&faults->crash_disk_ppm, 35, 500, 15000},
+        {&faults->full_disk_ppm, 10, 200, 3000},
+        {&faults->crash, 60, 1, 6},
+        {&faults->pause, 50, 1, 5},
+        {&faults->cut, 50, 1, 5},
+        {&faults->oneway, 35, 1, 4},
+        {&faults->bridge, 25, 1, 3},
+        {&faults->isolate, 45, 1, 4},
+        {&faults->refuse, 25, 1, 3},
+        {&faults->dark, 25, 1, 2},
+        {&faults->leave, 30, 1, 2},
+        {&faults->drift, 25, 1, 2},
+        {&faults->job, 40, 1, 2},
+        {&faults->stop, 20, 1, 1},
+        {&faults->forget, 25, 1, 2},
+        {&faults->plane, 35, 1, 3},
     };
+    /* One after the other: compilers differ in the order of a list's expressions. */
+    faults->delay_us = between(0, 3) == 0 ? between(5000, 60000) : between(100, 5000);
+    faults->delay_far = (int)between(1, 8);
+    faults->every_ms = between(300, 4000);
+    for (size_t i = 0; i < sizeof(draws) / sizeof(*draws); i++)
+        *draws[i].field = maybe(draws[i].percent, draws[i].least, draws[i].most);
     faults->jitter_us = faults->delay_us * between(0, 4);
     if (world_below(10) == 0) /* a calm one: it has to train to its end */
         *faults =
@@ -168,8 +174,10 @@ strike_link(int kind)
         cut_for(while_us(), (struct cut){.from = side, .to = other, .back = true});
         break;
     case 1:
-        cut_for(while_us(), (struct cut){.from = world_below(2) ? side : one,
-                                         .to = world_below(2) ? other : two});
+        if (world_below(2))
+            cut_for(while_us(), (struct cut){.from = side, .to = other});
+        else
+            cut_for(while_us(), (struct cut){.from = one, .to = two});
         break;
     case 2: /* one of them sees both sides */
         cut_for(while_us(),
@@ -246,13 +254,15 @@ submit_job(struct host *host, int steps)
         snprintf(plan, sizeof(plan), "plan: {pipeline: %d}\\n", (int)between(2, 3));
     static const int shapes[][3] = {{2, 2, 32}, {4, 2, 64}, {6, 4, 64}};
     const int *shape = shapes[world_below(3)];
+    int sequences = 4 << world_below(3), copy_every = (int)between(2, 12);
+    int checkpoint_every = (int)between(5, 40);
     int used = snprintf(text, sizeof(text),
                         "name: job%u\\nmodel: {layers: %d, heads: %d, hidden: %d, "
                         "context: 32}\\ndata: {train: \\\"x\\\"}\\nbatch: {sequences: %d}"
                         "\\nsteps: %d\\nseed: %u\\ncopy: {every_steps: %d}\\ncheckpoint: "
                         "{every_steps: %d}\\n%s",
-                        jobs, shape[0], shape[1], shape[2], 4 << world_below(3), steps,
-                        jobs + 1, (int)between(2, 12), (int)between(5, 40), plan);
+                        jobs, shape[0], shape[1], shape[2], sequences, steps, jobs + 1,
+                        copy_every, checkpoint_every, plan);
     must(used < (int)sizeof(text));
     struct id data = {{0}};
     char data_text[ID_TEXT_SIZE];
