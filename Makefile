@@ -5,7 +5,7 @@
 # make bench-gossip  gossip at 10 to 10,000 nodes, each figure against its bar
 # make tidy         every static check         make rules      layering, banned calls, file lengths
 # make format       rewrite the layout         make install    PREFIX=/usr/local
-# make sim          SEEDS=2000 of the simulator, the model
+# make sim          simulator (SEEDS=2000), model make soak       SOAK_SEEDS=100000, resumable
 # make clean        remove build/              make help       this text
 #
 # CC=clang, SAN=address,undefined and CFLAGS choose a variant: give BUILD=folder with them, so that
@@ -67,7 +67,7 @@ FUZZERS  := $(patsubst tests/fuzz/%.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c)
 BENCHES  := $(patsubst tests/bench/%.c,$(BUILD)/%,$(wildcard tests/bench/bench_*.c))
 CORPUS   := build/kjv.txt
 
-.PHONY: all deps help test sim sim-mutants asan tsan testnet scenarios fuzz fuzzers bench \
+.PHONY: all deps help test sim sim-mutants soak asan tsan testnet scenarios fuzz fuzzers bench \
         bench-gossip tidy rules format \
         install clean suites
 all: $(BUILD)/flotilla $(CORPUS)
@@ -166,7 +166,9 @@ sim: $(BUILD)/sim $(BUILD)/sim_mutants
 	@tests/deps.sh spin
 	@BUILD=$(BUILD) SEEDS=$(or $(SEEDS),2000) tests/sim.sh
 sim-mutants: $(BUILD)/sim_mutants
-	$(BUILD)/sim_mutants --mutants 300
+	$(BUILD)/sim_mutants --mutants 400
+soak: $(BUILD)/sim
+	$(BUILD)/sim --soak $(BUILD)/soak.state --seeds $(or $(SOAK_SEEDS),100000) --jobs $(or $(JOBS),$(shell nproc))
 
 testnet: all
 	$(BUILD)/flotilla testnet run testnet/scenarios/smoke.yaml

@@ -7,6 +7,7 @@
 #include "transport/base/alloc.h"
 #include "transport/base/clock.h"
 #include "transport/base/file.h"
+#include "transport/base/mutant.h"
 #include "transport/codec.h"
 
 #include <arpa/inet.h>
@@ -345,7 +346,7 @@ ask_as_joiner(struct node *node, const struct record *of, const char *why)
 static void
 ask_who_denies(struct node *node, int64_t now)
 {
-    if (!node->denied_ms || now - node->denied_ms < DENIED_MS)
+    if (!node->denied_ms || now - node->denied_ms < DENIED_MS || MUTANT(denied))
         return;
     node->denied_ms = 0; /* the next one that denies us is another case */
     node->caught_up_ms = now;

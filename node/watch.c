@@ -183,7 +183,8 @@ watch_gone(const struct watch *watch, int64_t now_ms, const struct id *member)
         return WATCH_REFUSED;
     if (entry->told_ms != 0 && silent >= 2L * WATCH_REFUSED_MS)
         return WATCH_TOLD;
-    if (silent >= deadline(entry))
+    /* No deadline is shorter, and this is looked at often. */
+    if (silent >= WATCH_DEADLINE_MIN_MS && silent >= deadline(entry))
         return WATCH_SILENT;
     return WATCH_HERE;
 }

@@ -3,7 +3,9 @@
  *
  *     build/sim --seeds 2000              seeds 1 .. 2000
  *     build/sim --seed 17 --trace         one, with its story
- *     build/sim --recorded FILE           the seeds that once broke something
+ *     build/sim --recorded FILE           the seeds that once broke something, first
+ *     build/sim --soak FILE --seeds N     a long run that can be stopped; FILE: its place
+ *     build/sim_mutants --mutants N       each mistake has to be found within N seeds
  *
  * Each seed runs in a process of its own, so that nothing is left of the one before.
  */
@@ -12,6 +14,7 @@
 #include "tests/sim/system.h"
 #include "tests/sim/world.h"
 #include "transport/base/alloc.h"
+#include "transport/base/file.h"
 #include "transport/base/must.h"
 
 #include <errno.h>
@@ -22,7 +25,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { JOBS_MAX = 64, SEED_MS_MAX = 120000 };
+enum { JOBS_MAX = 64, SEED_MS_MAX = 120000, SOAK_PART = 100 };
 
 enum mutant mutant_chosen;
 
@@ -143,7 +146,7 @@ add(struct totals *totals, const struct story_result *result)
 
 struct options {
     uint64_t from, seeds, twice;
-    const char *recorded;
+    const char *recorded, *soak;
     int jobs;
     bool trace, quiet, stop;
 };
@@ -220,6 +223,90 @@ run_recorded(const char *path, const struct options *options, struct totals *tot
     }
     fclose(file);
     return 0;
+}
+
+/* ---- a long run in parts ---- */
+
+/* What is written down between two parts of it. */
+struct place {
+    char program[ID_TEXT_SIZE]; /* another program begins anew */
+    unsigned long long next, passed, failed, seconds;
+};
+
+static void
+program_hash(char text[ID_TEXT_SIZE])
+{
+    struct buf bytes = {0};
+    struct err err;
+    struct id hash;
+    must(file_read("/proc/self/exe", 256 << 20, &bytes, &err) == 0);
+    key_hash(bytes.data, bytes.len, &hash);
+    buf_release(&bytes);
+    id_text(&hash, text);
+}
+
+static void
+place_read(const char *path, struct place *place)
+{
+    struct place found = {.next = 1}, fresh = {.next = 1};
+    program_hash(fresh.program);
+    FILE *file = fopen(path, "r");
+    if (file && fscanf(file, "%64s %llu %llu %llu %llu", found.program, &found.next,
+                       &found.passed, &found.failed, &found.seconds) != 5)
+        found.program[0] = '\0';
+    if (file)
+        fclose(file);
+    *place = file && strcmp(found.program, fresh.program) == 0 ? found : fresh;
+}
+
+static int
+place_write(const char *path, const struct place *place)
+{
+    char text[256];
+    struct err err;
+    int len = snprintf(text, sizeof(text), "%s %llu %llu %llu %llu\n", place->program,
+                       place->next, place->passed, place->failed, place->seconds);
+    if (file_write(path, text, (size_t)len, 0644, &err) == 0)
+        return 0;
+    fprintf(stderr, "%s\n", err.msg);
+    return -1;
+}
+
+/* Goes on where the last one stopped. */
+static int
+soak(const struct options *options)
+{
+    struct place place;
+    place_read(options->soak, &place);
+    unsigned long long from = place.next, before = place.seconds;
+    int64_t began = system_real_ms(), said = began;
+    printf("soak: %llu of %llu seeds done before\n", place.next - 1,
+           (unsigned long long)options->seeds);
+    while (place.next <= options->seeds) {
+        struct totals totals = {0};
+        struct options some = *options;
+        uint64_t left = options->seeds + 1 - place.next;
+        some.from = place.next;
+        some.seeds = left < SOAK_PART ? left : SOAK_PART;
+        run_seeds(&some, &totals);
+        int64_t now = system_real_ms();
+        place.next += some.seeds;
+        place.passed += totals.passed;
+        place.failed += totals.failed;
+        place.seconds = before + (unsigned long long)(now - began) / 1000;
+        if (place_write(options->soak, &place))
+            return 2;
+        if (now - said < 60000)
+            continue;
+        said = now;
+        printf("soak: %llu of %llu seeds, %llu failed, %llu s, %.1f seeds/s\n",
+               place.next - 1, (unsigned long long)options->seeds, place.failed,
+               place.seconds, (double)(place.next - from) * 1000 / (double)(now - began));
+        fflush(stdout);
+    }
+    printf("soak: %llu seeds passed, %llu failed, %llu s in all\n", place.passed,
+           place.failed, place.seconds);
+    return place.failed ? 1 : 0;
 }
 
 static int
@@ -309,6 +396,8 @@ main(int argc, char **argv)
             options.twice = number;
         else if (strcmp(argv[i], "--mutants") == 0)
             all_mutants = number;
+        else if (strcmp(argv[i], "--soak") == 0)
+            options.soak = value;
         else if (strcmp(argv[i], "--recorded") == 0)
             options.recorded = value;
         else if (strcmp(argv[i], "--jobs") == 0 && number >= 1 && number <= JOBS_MAX)
@@ -319,6 +408,8 @@ main(int argc, char **argv)
     }
     if (one)
         return run_one(one);
+    if (options.soak)
+        return soak(&options);
     if (all_mutants) {
         options.seeds = all_mutants;
         return run_mutants(&options);
