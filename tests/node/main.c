@@ -35,6 +35,7 @@ Suite *suite_plan_job(void);
 Suite *suite_plan_document(void);
 Suite *suite_plan_live(void);
 Suite *suite_zones(void);
+Suite *suite_measure(void);
 
 int
 main(void)
@@ -72,6 +73,7 @@ main(void)
         suite_plan_live,
         suite_reach,
         suite_zones,
+        suite_measure,
         suite_ways,
         suite_doctor,
         suite_hostile,
