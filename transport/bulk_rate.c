@@ -3,6 +3,7 @@
 #include <string.h>
 
 enum {
+    LARGE_BYTES = 16 << 10,
     SAMPLE_US = 50 * 1000, /* a scheduler's delays have to be small against it */
     SAMPLE_BYTES_MIN = 64 << 10,
     SAMPLE_CHUNKS_MIN = 3,
@@ -71,9 +72,17 @@ rate_arrived(struct rate *rate, int64_t bytes, bool follows, int64_t now_us,
         }
         return false;
     }
-    if (follows) {
-        rate->bytes += bytes;
-        rate->us += passed;
+    /* Small ones take the time that a machine needs for each, not the link's; between
+     * large ones they count. */
+    if (!follows) {
+        rate->small_bytes = rate->small_us = 0;
+    } else if (bytes < LARGE_BYTES) {
+        rate->small_bytes += bytes;
+        rate->small_us += passed;
+    } else {
+        rate->bytes += bytes + rate->small_bytes;
+        rate->us += passed + rate->small_us;
+        rate->small_bytes = rate->small_us = 0;
         rate->count++;
     }
     if (passed < IDLE_US) {

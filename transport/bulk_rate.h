@@ -50,6 +50,7 @@ struct rate {
     int64_t last_us; /* the last chunk came; 0: none yet */
     int64_t bytes, us;
     unsigned count;
+    int64_t small_bytes, small_us; /* of marked small ones since the last large one */
     int64_t loose_bytes, loose_us; /* marked or not, since... */
     struct rate_probe probe;
     int64_t curve[RATE_CURVE_POINTS];

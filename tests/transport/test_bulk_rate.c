@@ -65,6 +65,21 @@ START_TEST(a_late_look_at_the_socket_does_not_make_the_link_fast)
 }
 END_TEST
 
+START_TEST(small_chunks_count_between_large_ones_alone)
+{
+    begin();
+    for (int i = 0; i < 5000; i++) /* 5 MB/s, if it were the link's doing */
+        ck_assert(!chunk(100, i > 0, 20) || sample.limited);
+    bool told = false;
+    chunk(CHUNK, false, 5000);
+    for (int i = 0; i < 100 && !told; i++)
+        told = (chunk(6250, true, 500) || chunk(CHUNK - 6250, true, 4743)) &&
+               !sample.limited;
+    ck_assert(told);
+    ck_assert_double_eq_tol(per_us(), 12.5, 0.01);
+}
+END_TEST
+
 START_TEST(what_came_one_by_one_is_a_lower_bound)
 {
     begin();
@@ -268,6 +283,7 @@ suite_bulk_rate(void)
     TCase *tests = suite_case(suite, "bulk_rate", 30);
     tcase_add_test(tests, short_bursts_add_up_to_a_sample);
     tcase_add_test(tests, a_late_look_at_the_socket_does_not_make_the_link_fast);
+    tcase_add_test(tests, small_chunks_count_between_large_ones_alone);
     tcase_add_test(tests, what_came_one_by_one_is_a_lower_bound);
     tcase_add_test(tests, a_probe_is_enough_when_six_windows_agree);
     tcase_add_test(tests, what_lay_in_the_socket_before_a_probe_makes_it_no_faster);
