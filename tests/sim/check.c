@@ -11,7 +11,8 @@ enum {
     FACTS_MAX = 1 << 15,
     JUDGED_MAX = 4096,
     HEARD_US = 8 * SECOND,
-    BALLOTS_MAX = 1024
+    BALLOTS_MAX = 1024,
+    PENDING_MAX = 256
 };
 
 /* What is known under a key: found by open addressing. */
@@ -58,6 +59,9 @@ static struct {
     int people_count;
     struct judged judged[JUDGED_MAX];
     int judged_count;
+    struct decree pending[PENDING_MAX]; /* proposed; voters alone */
+    struct id pending_hash[PENDING_MAX];
+    int pending_count;
     struct ballot ballots[BALLOTS_MAX];
     int ballots_count;
     struct fact *facts;
@@ -129,26 +133,35 @@ fact_new(struct fact *at, enum fact_kind kind, const struct id *job, uint64_t ep
 static int
 person_of(const struct id *id)
 {
-    for (int i = 0; i < check.people_count; i++)
-        if (!check.people[i].forgot && id_equal(&check.people[i].id, id))
+    const struct host *host = host_of(id);
+    int old = -1;
+    for (int i = 0; i < check.people_count; i++) {
+        if (!id_equal(&check.people[i].id, id))
+            continue;
+        old = i;
+        if (!check.people[i].forgot)
             return i;
+    }
+    if (old >= 0 && !host)
+        return old; /* it has not begun anew, and may never */
     if (check.people_count == HISTORY_NODES_MAX) {
         world_breach("more identities than the simulator counts");
         return 0;
     }
-    const struct host *host = host_of(id);
-    for (int i = 0; host && i < check.people_count; i++)
-        if (id_equal(&check.people[i].id, id))
-            check.people[check.people_count].anew_boot = host->node->boot;
-    check.people[check.people_count].id = *id;
-    check.people[check.people_count].host = host ? host->index : -1;
+    struct person *who = &check.people[check.people_count];
+    who->id = *id;
+    who->host = host ? host->index : -1;
+    who->amnesia = old >= 0;
+    who->anew_boot = old >= 0 ? host->node->boot : 0;
     return check.people_count++;
 }
 
 static int
 person(const struct host *host)
 {
-    return person_of(&host->node->id);
+    int who = person_of(&host->node->id);
+    check.people[who].host = host->index;
+    return who;
 }
 
 void
@@ -341,6 +354,21 @@ sent_vote(const struct host *host, const struct id *to, const void *body, size_t
     history_vote(check.history, person(host), reply.term, person_of(to));
 }
 
+/* It may be chosen some day: who votes after it matters already. */
+static void
+note_pending(const struct decree *decree, const struct id *hash)
+{
+    for (int i = 0; i < check.pending_count; i++)
+        if (id_equal(&check.pending_hash[i], hash))
+            return;
+    int at = check.pending_count < PENDING_MAX ? check.pending_count++
+                                               : (int)(decree->epoch % PENDING_MAX);
+    check.pending[at] = *decree;
+    check.pending[at].members = NULL;
+    check.pending[at].body = NULL;
+    check.pending_hash[at] = *hash;
+}
+
 static void
 sent_proposal(const struct host *host, const void *body, size_t len)
 {
@@ -357,6 +385,7 @@ sent_proposal(const struct host *host, const void *body, size_t len)
     decree_hash(&decree, &hash);
     history_propose(check.history, person(host), decree.epoch, message.term, &hash);
     ballot_binds(host, decree.epoch, message.term, &hash);
+    note_pending(&decree, &hash);
     decree_release(&decree);
 }
 
@@ -664,18 +693,32 @@ check_base(const struct host *host, const struct train_job *job, uint64_t epoch,
                      host->address, big(epoch), (long long)step);
 }
 
-uint32_t
-check_remember(const struct host *without)
+/* Those of the voters who remember what they promised and are not among the lost. */
+static uint32_t
+remember(const struct decree *decree, uint32_t lost)
 {
-    const struct decree *decree = check_newest_decree();
     uint32_t mask = 0;
     for (uint32_t v = 0; v < decree->voters_count; v++)
-        for (int i = 0; i < check.people_count; i++)
-            if (!check.people[i].forgot && !check.people[i].amnesia &&
-                id_equal(&check.people[i].id, &decree->voters[v]) &&
-                (!without || check.people[i].host != without->index))
+        for (int i = 0; i < check.people_count; i++) {
+            const struct person *who = &check.people[i];
+            if (!who->forgot && !who->amnesia && id_equal(&who->id, &decree->voters[v]) &&
+                (who->host < 0 || !(lost >> who->host & 1)))
                 mask |= 1u << v;
+        }
     return mask;
+}
+
+bool
+check_decides(uint32_t lost)
+{
+    const struct decree *newest = check_newest_decree();
+    if (!decree_quorum(newest, remember(newest, lost)))
+        return false;
+    for (int i = 0; i < check.pending_count; i++)
+        if (check.pending[i].epoch == newest->epoch + 1 &&
+            !decree_quorum(&check.pending[i], remember(&check.pending[i], lost)))
+            return false;
+    return true;
 }
 
 /* ---- the end ---- */

@@ -25,9 +25,9 @@ void check_process_starts(struct host *host);
 void check_process_gone(const struct host *host);
 /* Its agreement's state was taken from it: what it promised nobody remembers. */
 void check_forgotten(const struct host *host);
-/* Those of the newest decree's voters who remember what they promised, this host (or
- * NULL) left out. */
-uint32_t check_remember(const struct host *without);
+/* If these hosts (a mask) were lost: do those who remember what they promised decide after
+ * the newest decree, and after each that was proposed and may be chosen next? */
+bool check_decides(uint32_t lost);
 
 void check_sent(const struct host *host, const struct id *to, enum frame_kind kind,
                 const void *body, size_t len);

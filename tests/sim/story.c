@@ -192,20 +192,17 @@ advance(void)
                  ADVANCE_US / SECOND);
 }
 
-/* Keep of the newest decree's voters only a quorum, or fewer members that are no voters. */
+/* Lose some for good, as long as the others can decide. */
 static void
 keep_core(void)
 {
-    const struct decree *decree = check_newest_decree();
-    uint32_t mask = check_remember(NULL);
+    uint32_t lost = 0;
     for (int tries = 0; tries < 4; tries++) {
-        uint32_t v = (uint32_t)world_below(decree->voters_count);
-        if (!decree_quorum(decree, mask & ~(1u << v)))
-            continue;
-        struct host *host = host_of(&decree->voters[v]);
-        if (!host)
-            continue; /* it may be back with what only it knows */
-        mask &= ~(1u << v);
+        struct host *host = &world.hosts[world_below((uint64_t)world.hosts_count)];
+        if (!host->node || lost >> host->index & 1 ||
+            !check_decides(lost | 1u << host->index))
+            continue; /* one that does not run may be back with what only it knows */
+        lost |= 1u << host->index;
         world_say("%s is lost for good", host->address);
         host->banned = true;
         host_crash(host);

@@ -231,7 +231,7 @@ light(struct event *event)
 static void
 strike_forget(struct host *host)
 {
-    if (!decree_quorum(check_newest_decree(), check_remember(host)))
+    if (!check_decides(1u << host->index))
         return; /* a majority that is gone for good is nobody's to bring back */
     crash(host);
     check_forgotten(host);
@@ -453,6 +453,8 @@ trouble_mend(void)
         struct host *host = &world.hosts[i];
         if (waits_in_vain(host)) {
             host_crash(host);
+            host->restart_us =
+                world.now_us + SECOND; /* if there is no other at present */
             trouble_join(host);
         }
         if (!host->node && !host->banned && host->restart_us &&
