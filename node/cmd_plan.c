@@ -12,7 +12,7 @@
 #include <string.h>
 
 struct given {
-    const char *cluster, *job, *evaluate, *svg;
+    const char *cluster, *job, *evaluate, *svg, *current, *before;
     bool json, explain;
 };
 
@@ -21,6 +21,8 @@ enum {
     OPTION_JOB,
     OPTION_EVALUATE,
     OPTION_SVG,
+    OPTION_CURRENT,
+    OPTION_BEFORE,
     OPTION_JSON,
     OPTION_EXPLAIN
 };
@@ -30,6 +32,11 @@ static const struct argp_option options[] = {
     {"job", OPTION_JOB, "FILE", 0, "The job: job.yaml", 0},
     {"evaluate", OPTION_EVALUATE, "FILE", 0,
      "Predict this plan, in the form that --json prints, instead of searching one", 0},
+    {"current", OPTION_CURRENT, "FILE", 0,
+     "The plan in force: stay with it, mend it or plan afresh, whichever costs the least",
+     0},
+    {"before", OPTION_BEFORE, "FILE", 0,
+     "With --current: the cluster that it was made for (default: that of --cluster)", 0},
     {"explain", OPTION_EXPLAIN, NULL, 0,
      "Print a page that says why: stages by zone, memory, the timeline of a step", 0},
     {"json", OPTION_JSON, NULL, 0, "Print the plan as one JSON document", 0},
@@ -46,6 +53,10 @@ parse(int key, char *arg, struct argp_state *state)
         given->job = arg;
     else if (key == OPTION_EVALUATE)
         given->evaluate = arg;
+    else if (key == OPTION_CURRENT)
+        given->current = arg;
+    else if (key == OPTION_BEFORE)
+        given->before = arg;
     else if (key == OPTION_SVG)
         given->svg = arg;
     else if (key == OPTION_JSON)
@@ -56,6 +67,10 @@ parse(int key, char *arg, struct argp_state *state)
         argp_error(state, "\"%s\" is one argument too many", arg);
     else if (key == ARGP_KEY_END && (!given->cluster || !given->job))
         argp_error(state, "name both files: --cluster FILE --job FILE");
+    else if (key == ARGP_KEY_END && given->evaluate && given->current)
+        argp_error(state, "--evaluate and --current are two questions; ask one");
+    else if (key == ARGP_KEY_END && given->before && !given->current)
+        argp_error(state, "--before goes with --current");
     else
         return key == ARGP_KEY_END || key == ARGP_KEY_NO_ARGS ? 0 : ARGP_ERR_UNKNOWN;
     return 0;
@@ -83,14 +98,46 @@ find(struct plan_outcome *outcome, struct err *err)
     const struct fleet *fleet = outcome->cluster->fleet;
     const struct fleet_request *request = &outcome->job->request;
     int64_t began_us = clock_us();
-    if (outcome->job->foreign)
-        return err_set(err, ERR_USAGE,
-                       "the job's framework is for --evaluate: a plan is sought for our "
-                       "own engine");
     if (fleet_search(request, fleet, &outcome->answer, err))
         return -1;
     outcome->seconds = (double)(clock_us() - began_us) / 1e6;
     return 0;
+}
+
+/* The next plan after the one in force, by what each way costs. `job` is bound to the
+ * cluster that is there now when this returns. */
+static int
+repair(const struct given *given, struct plan_job *job, struct plan_cluster *now,
+       struct plan_outcome *outcome, struct err *err)
+{
+    struct plan_cluster before = {0};
+    struct fleet_plan current = {0};
+    const int64_t *copies = job->file->copy.every_steps;
+    struct repair_terms terms = {.horizon = REPAIR_HORIZON, .rollback_steps = 20};
+    if (copies)
+        terms.rollback_steps = *copies > 0 && *copies < 1000000 ? (int)*copies : 1000000;
+    const char *path = given->before ? given->before : given->cluster;
+    int result = plan_cluster_read(path, job->model, &before, err);
+    if (result == 0)
+        result = plan_job_bind(job, &before, err);
+    if (result == 0)
+        result = plan_document_read(given->current, before.fleet, &current, err);
+    if (result == 0 && fleet_plan_check(&current, &job->request, before.fleet, err))
+        result = err_wrap(err, "%s", given->current);
+    if (result == 0)
+        result = plan_job_bind(job, now, err);
+    if (result == 0)
+        result = fleet_repair(&job->request, before.fleet, &current, now->fleet, &terms,
+                              &outcome->repair, err);
+    if (result == 0) {
+        outcome->repaired = true;
+        outcome->answer.plan = outcome->repair.plan;
+        outcome->answer.estimate = outcome->repair.estimate;
+        outcome->repair.plan = (struct fleet_plan){0};
+    }
+    fleet_plan_release(&current);
+    plan_cluster_release(&before);
+    return result;
 }
 
 /* What one more machine of each kind would bring. */
@@ -140,21 +187,30 @@ plan(const struct given *given, struct err *err)
     struct plan_outcome outcome = {.job = &job, .cluster = &cluster};
     if (plan_job_read(given->job, &job, err))
         return -1;
-    int result = plan_cluster_read(given->cluster, job.model, &cluster, err);
+    int result = 0;
+    if (job.foreign && !given->evaluate)
+        result = err_set(err, ERR_USAGE,
+                         "the job's framework is for --evaluate: a plan is sought for "
+                         "our own engine");
+    if (result == 0)
+        result = plan_cluster_read(given->cluster, job.model, &cluster, err);
     for (const char *line = cluster.notes; result == 0 && *line;) {
         int len = (int)strcspn(line, "\n");
         command_note("%.*s", len, line);
         line += len + (line[len] == '\n');
     }
-    if (result == 0)
+    if (result == 0 && given->current)
+        result = repair(given, &job, &cluster, &outcome, err);
+    else if (result == 0)
         result = plan_job_bind(&job, &cluster, err);
-    if (result == 0)
-        result = given->evaluate ? take_given(given->evaluate, &outcome, err)
-                                 : find(&outcome, err);
+    if (result == 0 && given->evaluate)
+        result = take_given(given->evaluate, &outcome, err);
+    else if (result == 0 && !given->current)
+        result = find(&outcome, err);
     if (result == 0)
         result = plan_timeline_make(&outcome.answer.plan, &job.request, cluster.fleet,
                                     &outcome.answer.estimate, &outcome.timeline, err);
-    if (result == 0 && given->explain && !given->evaluate)
+    if (result == 0 && given->explain && !given->evaluate && !given->current)
         find_gains(&outcome);
     if (result == 0)
         result = show(given, &outcome, err);
@@ -177,7 +233,9 @@ cmd_plan(int argc, char **argv)
         "Examples:\n"
         "  flotilla plan --cluster cluster.yaml --job job.yaml --explain\n"
         "  flotilla plan --cluster cluster.yaml --job job.yaml --json > plan.json\n"
-        "  flotilla plan --cluster cluster.yaml --job job.yaml --evaluate plan.json\n\n"
+        "  flotilla plan --cluster cluster.yaml --job job.yaml --evaluate plan.json\n"
+        "  flotilla plan --before cluster.yaml --current plan.json --cluster now.yaml "
+        "--job job.yaml\n\n"
         "Exit status: 0 a plan, 1 nothing fits, 2 the input is wrong. The files are in "
         "docs/planning.md; flotilla status --cluster FILE writes a running swarm as one.";
     static const struct argp argp = {options, parse, NULL, doc, NULL, NULL, NULL};

@@ -27,6 +27,13 @@ plan_bound_word(enum bound_kind kind)
     return words[kind];
 }
 
+const char *
+plan_way_word(enum repair_way way)
+{
+    static const char *const words[] = {"stay", "mend", "afresh"};
+    return words[way];
+}
+
 int
 plan_groups(const struct fleet_plan *plan, int stage,
             struct plan_group groups[PLAN_GROUPS_MAX])
@@ -301,6 +308,34 @@ put_search(struct json_writer *writer, const struct plan_outcome *outcome)
     json_array_close(writer);
 }
 
+static void
+put_way(struct json_writer *writer, enum repair_way way, const struct repair_price *price)
+{
+    json_object_open(writer, plan_way_word(way));
+    json_put_bool(writer, "possible", price->possible);
+    if (price->possible) {
+        json_put_double(writer, "lost_s", price->lost_s);
+        json_put_double(writer, "moved_s", price->moved_s);
+        json_put_int(writer, "moved", price->moved_bytes);
+        json_put_double(writer, "steps_s", price->steps_s);
+        json_put_double(writer, "total_s", price->total_s);
+        put_price(writer, "total_usd", price->total_usd);
+    }
+    json_object_close(writer);
+}
+
+static void
+put_repair(struct json_writer *writer, const struct repair_answer *repair)
+{
+    json_object_open(writer, "repair");
+    json_put_text(writer, "way", plan_way_word(repair->way));
+    json_put_int(writer, "steps", REPAIR_HORIZON);
+    put_way(writer, REPAIR_STAY, &repair->stay);
+    put_way(writer, REPAIR_MEND, &repair->mend);
+    put_way(writer, REPAIR_AFRESH, &repair->afresh);
+    json_object_close(writer);
+}
+
 void
 plan_document_write(const struct plan_outcome *outcome, struct buf *out)
 {
@@ -320,7 +355,9 @@ plan_document_write(const struct plan_outcome *outcome, struct buf *out)
     put_stages(&writer, fleet, plan);
     put_predicted(&writer, outcome);
     put_bound(&writer, fleet, &outcome->answer.estimate.bound);
-    if (!outcome->given)
+    if (outcome->repaired)
+        put_repair(&writer, &outcome->repair);
+    else if (!outcome->given)
         put_search(&writer, outcome);
     int used[FLEET_POOLS_MAX];
     fleet_plan_devices(plan, used);
@@ -431,9 +468,10 @@ take(const char *name, const struct json *root, const struct fleet *fleet,
 {
     /* The first five are the plan; what a document says of it besides is passed over. */
     static const char *const keys[] = {
-        "micro_batch", "stages",    "precision",  "recompute", "zero",      "model",
-        "sequences",   "tokens",    "cost_model", "summary",   "predicted", "bound_by",
-        "search",      "runner_up", "ruled_out",  "one_more",  "devices",   NULL};
+        "micro_batch", "stages",    "precision", "recompute",  "zero",
+        "model",       "sequences", "tokens",    "cost_model", "summary",
+        "predicted",   "bound_by",  "search",    "runner_up",  "ruled_out",
+        "one_more",    "devices",   "repair",    NULL};
     const struct json *stages, *first;
     int64_t micro_batch;
     bool bf16, recompute, shard;

@@ -7,7 +7,7 @@
 
 #include "node/plan_job.h"
 #include "node/plan_timeline.h"
-#include "planner/fleet_search.h"
+#include "planner/repair.h"
 #include "transport/base/buf.h"
 
 /* What one more machine of a pool's kind would bring. */
@@ -26,6 +26,8 @@ struct plan_outcome {
     struct fleet_answer answer; /* of a given plan: plan and estimate alone */
     double seconds;             /* that the search took */
     struct plan_timeline timeline;
+    bool repaired; /* it takes the place of another: `repair` has the prices, no plan */
+    struct repair_answer repair;
     int gains_count;
     struct plan_gain *gains; /* owned */
 };
@@ -63,5 +65,6 @@ int plan_document_parse(const char *name, const char *text, size_t len,
 
 /* Words of the document and of the page. */
 const char *plan_bound_word(enum bound_kind kind);
+const char *plan_way_word(enum repair_way way);
 
 #endif

@@ -343,6 +343,35 @@ write_gains(const struct plan_outcome *outcome, struct buf *out)
     }
 }
 
+static void
+write_way(enum repair_way way, const struct repair_price *price, struct buf *out)
+{
+    if (!price->possible) {
+        buf_printf(out, "  %-8s not possible\n", plan_way_word(way));
+        return;
+    }
+    buf_printf(out, "  %-8s %11.6g %11.6g %11.6g %11.6g", plan_way_word(way),
+               price->lost_s, price->moved_s, price->steps_s, price->total_s);
+    if (price->total_usd >= 0)
+        buf_printf(out, " %11.6g", price->total_usd);
+    buf_printf(out, "   %.2f GiB moved\n", (double)price->moved_bytes / GIB);
+}
+
+static void
+write_repair(const struct repair_answer *repair, struct buf *out)
+{
+    buf_printf(out,
+               "\nFROM THE PLAN IN FORCE  the cheapest is to %s\n\n"
+               "  seconds  %11s %11s  %d steps %11s %11s\n",
+               repair->way == REPAIR_STAY   ? "stay"
+               : repair->way == REPAIR_MEND ? "mend it"
+                                            : "plan afresh",
+               "done again", "moving", REPAIR_HORIZON, "together", "USD");
+    write_way(REPAIR_STAY, &repair->stay, out);
+    write_way(REPAIR_MEND, &repair->mend, out);
+    write_way(REPAIR_AFRESH, &repair->afresh, out);
+}
+
 void
 plan_page_write(const struct plan_outcome *outcome, bool full, struct buf *out)
 {
@@ -357,7 +386,9 @@ plan_page_write(const struct plan_outcome *outcome, bool full, struct buf *out)
     write_memory(outcome, out);
     write_timeline(outcome, out);
     write_bound(outcome, out);
-    if (outcome->given)
+    if (outcome->repaired)
+        write_repair(&outcome->repair, out);
+    if (outcome->given || outcome->repaired)
         return;
     write_others(outcome, out);
     write_gains(outcome, out);

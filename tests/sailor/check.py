@@ -279,6 +279,18 @@ def an_evaluated_plan_is_what_was_predicted():
     that(again["predicted"] == plan["predicted"] and again["stages"] == plan["stages"], "another plan")
 
 
+def after_a_change_the_cheapest_way_is_taken():
+    before, after = Case({(A, C): 32, (V, C): 32}), Case({(A, C): 30, (V, C): 32})
+    scenario.write(before.path("plan.json"), json.dumps(before.plan()))
+    for now, ways in ((before, ("stay",)), (after, ("mend", "afresh"))):
+        plan = now.plan("--before", before.path("cluster.yaml"), "--current", before.path("plan.json"))
+        valid(now, plan)
+        repair = plan["repair"]
+        prices = {way: repair[way]["total_s"] for way in ("stay", "mend", "afresh") if repair[way]["possible"]}
+        that(repair["way"] in ways and prices[repair["way"]] == min(prices.values()), f"{repair}")
+        that((repair[repair["way"]]["moved"] > 0) == (now is after), f"bytes that need not move: {repair}")
+
+
 def numbers_of(value, out):
     """Every number of a document, as the page may write it."""
     if isinstance(value, dict):
@@ -452,6 +464,8 @@ def main():
     FLOTILLA = os.path.abspath(given.flotilla)
     failures = errors = 0
     chosen = [f for f in checks(given.long or given.names) if not given.names or f.__name__ in given.names]
+    if os.environ.get("SAN") and not given.names:
+        chosen = [f for f in chosen if not f.__name__.startswith(("row_", "long_"))]
     for check in chosen:
         try:
             check()
