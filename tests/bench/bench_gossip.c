@@ -235,7 +235,7 @@ deaths_quick(void)
     double node_hours = 0, more, found = 0;
     found += false_deaths(10, 10, 1, 20, true, &more);
     node_hours += more;
-    found += false_deaths(100, 1, 2, 20, true, &more);
+    found += false_deaths(100, 0.25, 2, 20, true, &more);
     node_hours += more;
     char what[96];
     snprintf(what, sizeof(what), "false deaths in %.0f node-hours at 20 %% loss",
@@ -280,7 +280,7 @@ main(int argc, char **argv)
         for (unsigned loss = 0; loss <= 20; loss += 20)
             death_of_few(10, loss, watched, 20);
     all_of(100, 20, 4, 5);
-    all_of(1000, 6, 2, 10);
+    all_of(1000, 5, 1, 20);
     struct world *world = world_new(10, 10000, 40, 8);
     world_run(world, SETTLE_MS);
     rest(world, 20, 2);

@@ -67,6 +67,8 @@ state(struct draft *draft, struct script *script)
     struct record record =
         record_of(who, ((uint64_t)(choice & 3) << 32) + (choice >> 2 & 3),
                   choice >> 4 & 3, choice >> 6 == 3);
+    if (accusers == 0x7f)
+        record.twin = (uint64_t)(1 + (choice & 3)) << 32;
     struct buf bytes = {0};
     struct accusation list[PEOPLE];
     uint32_t count = 0;
@@ -83,7 +85,10 @@ state(struct draft *draft, struct script *script)
             list[at] = list[at - 1];
         list[at] = word;
     }
-    draft_state(draft, bytes.data, bytes.len, list, count);
+    if (choice & 0x20)
+        draft_announce(draft, &record, list, count);
+    else
+        draft_state(draft, bytes.data, bytes.len, list, count);
     buf_release(&bytes);
 }
 
@@ -126,7 +131,9 @@ play(struct gossip *gossip, struct script *script)
         uint8_t choice = next(script);
         uint64_t before = gossip_member_self(gossip)->record.incarnation;
         now_ms += 1LL << (choice >> 2 & 15);
-        if ((choice & 3) == 0)
+        if ((choice & 63) == 0)
+            gossip_watch(gossip, key_id(keys[1 + (choice >> 6)]), 1);
+        else if ((choice & 3) == 0)
             gossip_refused(gossip, now_ms, key_id(keys[choice >> 6]), &effects);
         else if ((choice & 3) == 1)
             gossip_tick(gossip, now_ms, &effects);
