@@ -44,6 +44,15 @@ listed(const struct id *id, const struct id *list, size_t count)
     return false;
 }
 
+static int64_t
+rest_ms(unsigned rests)
+{
+    int64_t ms = DETOUR_REST_MS;
+    while (rests-- > 0 && ms < DETOUR_REST_MS_MAX)
+        ms *= 2;
+    return ms < DETOUR_REST_MS_MAX ? ms : DETOUR_REST_MS_MAX;
+}
+
 const struct id *
 detour_tick(struct detour *detour, int64_t now_ms, const struct id *self,
             const struct id *peer, const struct id *carriers, size_t count)
@@ -60,8 +69,14 @@ detour_tick(struct detour *detour, int64_t now_ms, const struct id *self,
         detour->asked_ms = now_ms;
         return &detour->via;
     }
-    if (detour->state == DETOUR_ASKING || count == 0)
+    if (detour->state == DETOUR_ASKING || count == 0 || now_ms < detour->rest_until_ms)
         return NULL;
+    if (detour->in_row >= (count < DETOUR_ROUND ? count : DETOUR_ROUND)) {
+        detour->in_row = 0;
+        detour->rest_until_ms = now_ms + rest_ms(detour->rests++);
+        return NULL;
+    }
+    detour->in_row++;
     detour->via = *at_place(self, peer, carriers, count, detour->turn % count);
     detour->state = DETOUR_ASKING;
     detour->asked_ms = now_ms;
@@ -76,6 +91,8 @@ detour_heard(struct detour *detour, int64_t now_ms, const struct id *via)
     detour->state = DETOUR_UP;
     detour->via = *via;
     detour->heard_ms = now_ms;
+    detour->rests = detour->in_row = 0;
+    detour->rest_until_ms = 0;
 }
 
 void

@@ -10,7 +10,8 @@
  *
  * Carriers are tried in the order of a hash of (both ends, carrier) that both ends compute
  * alike (rendezvous hashing; Thaler, Ravishankar 1998): so the two use one carrier where
- * they can, and the work spreads over the members.
+ * they can, and the work spreads over the members. For a peer that nobody reaches, which is
+ * dead most likely, the asking gets rare.
  */
 #ifndef TRANSPORT_DETOUR_H
 #define TRANSPORT_DETOUR_H
@@ -24,7 +25,10 @@
 enum {
     DETOUR_ASK_MS = 500,    /* an answer is waited for, then the next is asked */
     DETOUR_AGAIN_MS = 3000, /* a detour that is up is looked after */
-    DETOUR_SILENT_MS = 10000
+    DETOUR_SILENT_MS = 10000,
+    DETOUR_ROUND = 8,      /* carriers that are asked in a row */
+    DETOUR_REST_MS = 1000, /* then there is a rest, twice as long each time */
+    DETOUR_REST_MS_MAX = 30000
 };
 
 enum detour_state { DETOUR_NONE, DETOUR_ASKING, DETOUR_UP };
@@ -32,8 +36,10 @@ enum detour_state { DETOUR_NONE, DETOUR_ASKING, DETOUR_UP };
 struct detour {
     enum detour_state state;
     struct id via;
-    unsigned turn; /* carriers that were tried in vain */
-    int64_t asked_ms, heard_ms;
+    unsigned turn;   /* carriers that were tried in vain */
+    unsigned in_row; /* asked since the last rest */
+    unsigned rests;  /* since the last word of the peer */
+    int64_t asked_ms, heard_ms, rest_until_ms;
 };
 
 /* `carriers`: those that we are directly connected to, without self and peer. The carrier

@@ -243,7 +243,10 @@ went_up(struct mesh_peer *peer)
     peer->out_sent = peer->out_heard = 0;
     peer->failing_ms = 0;
     peer->denied = false;
-    peer->detour.state = DETOUR_NONE;
+    peer->detour = (struct detour){0};
+    /* Who is connected may carry: what was asked in vain is asked again. */
+    for (int i = 0; i < peer->mesh->count; i++)
+        peer->mesh->peers[i]->detour.rest_until_ms = 0;
     loop_socket(peer->mesh->loop, dial_socket(peer->dial), mesh_receive_out, peer);
     say_waiting(peer);
 }

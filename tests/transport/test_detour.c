@@ -61,6 +61,32 @@ START_TEST(an_answer_makes_it_a_way_until_it_is_silent_or_lost)
 }
 END_TEST
 
+START_TEST(a_peer_that_nobody_reaches_is_asked_for_ever_more_rarely)
+{
+    struct detour detour = {0};
+    int asked[3] = {0};
+    const int64_t ends[] = {10000, 60000, 600000};
+    int64_t now = 0;
+    for (int part = 0; part < 3; part++)
+        for (; now < ends[part]; now += 50) {
+            const struct id *via = detour_tick(&detour, now, &a, &b, carriers, CARRIERS);
+            if (via) {
+                asked[part]++;
+                detour_lost(&detour, via); /* it says so at once */
+            }
+        }
+    ck_assert_int_ge(asked[0], CARRIERS);
+    ck_assert_int_le(asked[0], 4 * CARRIERS);
+    ck_assert_int_ge(asked[2], CARRIERS); /* it is never given up */
+    ck_assert_int_le(asked[2], 540 / 30 * CARRIERS + CARRIERS);
+    /* A word by a carrier makes it as quick as at first. */
+    detour_heard(&detour, now, &carriers[0]);
+    ck_assert_int_eq(detour.state, DETOUR_UP);
+    detour_lost(&detour, &carriers[0]);
+    ck_assert_ptr_nonnull(detour_tick(&detour, now, &a, &b, carriers, CARRIERS));
+}
+END_TEST
+
 START_TEST(a_carrier_that_we_lose_is_no_way)
 {
     struct detour detour = {0};
@@ -80,5 +106,6 @@ suite_detour(void)
     tcase_add_test(tests, a_carrier_that_does_not_answer_is_followed_by_the_next);
     tcase_add_test(tests, an_answer_makes_it_a_way_until_it_is_silent_or_lost);
     tcase_add_test(tests, a_carrier_that_we_lose_is_no_way);
+    tcase_add_test(tests, a_peer_that_nobody_reaches_is_asked_for_ever_more_rarely);
     return suite;
 }
