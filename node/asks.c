@@ -257,7 +257,9 @@ majority_here(const struct node *node)
     uint32_t mask = 0;
     for (uint32_t v = 0; v < node->decree.voters_count; v++) {
         const struct id *voter = &node->decree.voters[v];
-        if (id_equal(voter, &node->id) || mesh_connected(node->mesh, voter))
+        if (id_equal(voter, &node->id) ||
+            (mesh_connected(node->mesh, voter) &&
+             watch_gone(node->watch, clock_ms(), voter) == WATCH_HERE))
             mask |= 1u << v;
     }
     return decree_quorum(&node->decree, mask);
@@ -312,7 +314,9 @@ do_recover(const struct waiting *waiting, const struct json *request)
     struct err err;
     bool yes = json_bool(json_get(request, "yes"), false);
     int failed;
-    if (majority_here(node))
+    bool rival = node->rival_generation > 0 &&
+                 node->rival_generation == node->decree.generation;
+    if (majority_here(node) && !rival)
         failed = err_set(&err, ERR_USAGE,
                          "a majority of the voters is reached from here: the swarm needs "
                          "no recovery, it leaves out who is lost by itself");

@@ -174,6 +174,7 @@ rival_met(struct node *node, const struct effect *effect)
 {
     char name[NAME_BYTES_MAX + 1], text[ID_TEXT_SIZE];
     node_name_of(node, &effect->peer, name);
+    node->rival_generation = (uint32_t)effect->after;
     log_error("agree", "%s peer=%s", effect->text, name);
     struct json_writer *writer = events_begin(node->events, "rival");
     json_put_int(writer, "generation", effect->after);

@@ -208,6 +208,7 @@ struct node {
     bool broken; /* a promise could not be made durable: nothing more leaves */
     int halts_asked, halts_answered;
     int64_t caught_up_ms; /* last try to catch up by a seed */
+    uint32_t rival_generation; /* another recovery made it, too; 0: none did */
     /* A member that does not admit us, and since when: it has forgotten us, or never
      * heard of us. 0: nobody. */
     struct id denied_by;

@@ -3,11 +3,13 @@
 #include "transport/base/clock.h"
 #include "transport/base/file.h"
 
+#include <dirent.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 Suite *suite_admission(void);
 
@@ -46,10 +48,10 @@ join_by_secret(struct peer *peer, const char *name)
 {
     peer_start(peer, name, "--zone", "a", "--join", one.address, "--secret-file",
                swarm_path("one/swarm.secret"), NULL);
-    peer_event(peer, 15000, NULL, "\"event\":\"epoch\"", name, "\"name\":\"one\"", NULL);
+    peer_event(peer, 30000, NULL, "\"event\":\"epoch\"", name, "\"name\":\"one\"", NULL);
     char quoted[32];
     snprintf(quoted, sizeof(quoted), "\"name\":\"%s\"", name);
-    peer_event(&one, 15000, NULL, "\"event\":\"epoch\"", quoted, NULL);
+    peer_event(&one, 30000, NULL, "\"event\":\"epoch\"", quoted, NULL);
 }
 
 static void
@@ -113,7 +115,7 @@ START_TEST(an_invite_lets_in_one_node_without_the_secret)
     DO("invite", "--list", "--data", three.data);
     ck_assert_msg(strstr(said(), "1 of 1 uses left"), "%s", said());
     peer_start(&four, "four", "--zone", "a", "--join", invite, NULL);
-    peer_event(&four, 15000, NULL, "\"event\":\"epoch\"", "\"name\":\"four\"",
+    peer_event(&four, 30000, NULL, "\"event\":\"epoch\"", "\"name\":\"four\"",
                "\"name\":\"one\"", NULL);
     read_secret(&one, secret);
     read_secret(&four, mine);
@@ -138,7 +140,7 @@ START_TEST(an_invite_lets_in_one_node_without_the_secret)
     /* A member comes back without it. */
     peer_kill(&four);
     peer_again(&four, NULL);
-    peer_event(&one, 15000, NULL, "\"event\":\"epoch\"", "\"cause\":\"return\"",
+    peer_event(&one, 30000, NULL, "\"event\":\"epoch\"", "\"cause\":\"return\"",
                "\"name\":\"four\"", NULL);
 }
 END_TEST
@@ -183,7 +185,7 @@ START_TEST(a_new_secret_reaches_all_also_who_was_away_and_the_old_one_opens_no_d
     struct err err;
     ck_assert_int_eq(file_write(swarm_path("old"), old, strlen(old), 0600, &err), 0);
     peer_kill(&three);
-    peer_event(&one, 15000, NULL, "\"event\":\"epoch\"", "\"cause\":\"loss\"", NULL);
+    peer_event(&one, 30000, NULL, "\"event\":\"epoch\"", "\"cause\":\"loss\"", NULL);
     DO("secret", "rotate", "--data", two.data);
     const struct peer *const pair[] = {&one, &two};
     all_have_new_secret(old, pair, 2);
@@ -194,7 +196,7 @@ START_TEST(a_new_secret_reaches_all_also_who_was_away_and_the_old_one_opens_no_d
     peer_kill(&four);
     /* A member that was away is known by its key, and gets the new one. */
     peer_again(&three, NULL);
-    peer_event(&one, 20000, NULL, "\"event\":\"epoch\"", "\"cause\":\"return\"",
+    peer_event(&one, 30000, NULL, "\"event\":\"epoch\"", "\"cause\":\"return\"",
                "\"name\":\"three\"", NULL);
     const struct peer *const all[] = {&one, &two, &three};
     all_have_new_secret(old, all, 3);
@@ -202,7 +204,7 @@ START_TEST(a_new_secret_reaches_all_also_who_was_away_and_the_old_one_opens_no_d
     struct peer five;
     peer_start(&five, "five", "--zone", "a", "--join", three.address, "--secret-file",
                swarm_path("three/swarm.secret"), NULL);
-    peer_event(&five, 15000, NULL, "\"event\":\"epoch\"", "\"name\":\"five\"",
+    peer_event(&five, 30000, NULL, "\"event\":\"epoch\"", "\"name\":\"five\"",
                "\"name\":\"one\"", NULL);
 }
 END_TEST
@@ -275,6 +277,69 @@ START_TEST(who_is_evicted_is_cut_off_for_good_while_the_others_train_on)
 }
 END_TEST
 
+/* TCP connections of a process that are established; -1: not to be seen from here. */
+static int
+established(pid_t pid)
+{
+    char path[300], link[64];
+    uint64_t inodes[512];
+    size_t count = 0;
+    snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
+    DIR *dir = opendir(path);
+    const struct dirent *entry;
+    while (dir && count < 512 && (entry = readdir(dir))) {
+        snprintf(path, sizeof(path), "/proc/%d/fd/%.200s", (int)pid, entry->d_name);
+        ssize_t len = readlink(path, link, sizeof(link) - 1);
+        link[len > 0 ? len : 0] = '\0';
+        if (strncmp(link, "socket:[", 8) == 0)
+            inodes[count++] = strtoull(link + 8, NULL, 10);
+    }
+    if (!dir)
+        return -1;
+    closedir(dir);
+    struct buf text = {0};
+    struct err err;
+    int found = 0;
+    ck_assert_int_eq(file_read("/proc/net/tcp", 8 << 20, &text, &err), 0);
+    buf_add(&text, "", 1);
+    for (const char *at = strchr((char *)text.data, '\n'); at && at[1];
+         at = strchr(at + 1, '\n')) {
+        unsigned state;
+        unsigned long long inode;
+        if (sscanf(at + 1, " %*d: %*s %*s %x %*s %*s %*s %*d %*d %llu", &state, &inode) !=
+                2 ||
+            state != 1)
+            continue;
+        for (size_t i = 0; i < count; i++)
+            found += inodes[i] == inode;
+    }
+    buf_release(&text);
+    return found;
+}
+
+/* It is stopped, so it closes nothing itself. (Nothing much is on its way to it: what it does
+ * not read would hold up the news that the connection is closed.) */
+START_TEST(all_members_close_their_connections_with_who_is_evicted_within_five_seconds)
+{
+    BEGIN();
+    found_three();
+    int before = established(three.pid);
+    if (before < 0) {
+        suite_skip(__func__, "another process's connections are not to be seen here");
+        return;
+    }
+    ck_assert_int_ge(before, 8); /* two peers, two planes, both ways */
+    kill(three.pid, SIGSTOP);
+    DO("evict", "three", "--data", one.data);
+    int64_t until = clock_ms() + 5000;
+    while (established(three.pid) > 0 && clock_ms() < until)
+        clock_sleep_ms(100);
+    ck_assert_int_eq(established(three.pid), 0);
+    kill(three.pid, SIGCONT);
+    ck_assert_int_eq(swarm_wait(three.pid, 10000), 1);
+}
+END_TEST
+
 START_TEST(who_cannot_be_evicted_is_said_in_a_sentence)
 {
     BEGIN();
@@ -317,13 +382,13 @@ START_TEST(only_the_listed_join_in_the_mode_allow_list)
     ck_assert_msg(strstr(said(), id) && strstr(said(), "mode allow-list"), "%s", said());
     peer_start(&four, "four", "--zone", "a", "--join", one.address, "--secret-file",
                swarm_path("one/swarm.secret"), NULL);
-    peer_event(&four, 15000, NULL, "\"event\":\"epoch\"", "\"name\":\"four\"",
+    peer_event(&four, 30000, NULL, "\"event\":\"epoch\"", "\"name\":\"four\"",
                "\"name\":\"one\"", NULL);
     /* The members from before are on it, too: one that restarts is let in. */
     peer_kill(&two);
-    peer_event(&one, 15000, NULL, "\"event\":\"epoch\"", "\"cause\":\"loss\"", NULL);
+    peer_event(&one, 30000, NULL, "\"event\":\"epoch\"", "\"cause\":\"loss\"", NULL);
     peer_again(&two, NULL);
-    peer_event(&one, 20000, NULL, "\"event\":\"epoch\"", "\"cause\":\"return\"",
+    peer_event(&one, 30000, NULL, "\"event\":\"epoch\"", "\"cause\":\"return\"",
                "\"name\":\"two\"", NULL);
 }
 END_TEST
@@ -383,7 +448,7 @@ START_TEST(a_data_folder_on_another_machine_is_not_started_without_a_word)
     const char *const moved[] = {"node",      "--data",  two.data, "--listen",
                                  two.address, "--moved", NULL};
     pid_t pid = swarm_spawn(swarm_path("moved.log"), moved);
-    swarm_line(swarm_path("two/events.jsonl"), 15000, NULL, "\"event\":\"epoch\"",
+    swarm_line(swarm_path("two/events.jsonl"), 30000, NULL, "\"event\":\"epoch\"",
                "\"cause\":\"return\"", "\"name\":\"two\"", NULL);
     kill(pid, SIGTERM);
     ck_assert_int_eq(swarm_wait(pid, 10000), 0);
@@ -391,7 +456,7 @@ START_TEST(a_data_folder_on_another_machine_is_not_started_without_a_word)
                                   two.address, "--new-identity", "--name", "other",
                                   "--join",    one.address,      NULL};
     pid = swarm_spawn(swarm_path("copied.log"), copied);
-    peer_event(&one, 15000, NULL, "\"event\":\"epoch\"", "\"name\":\"other\"", NULL);
+    peer_event(&one, 30000, NULL, "\"event\":\"epoch\"", "\"name\":\"other\"", NULL);
     kill(pid, SIGTERM);
     ck_assert_int_eq(swarm_wait(pid, 10000), 0);
 }
@@ -435,17 +500,53 @@ START_TEST(a_lost_majority_is_recovered_by_hand_and_the_old_generation_is_fenced
 }
 END_TEST
 
+/* Nobody may do it; if somebody does, nobody is misled. */
+START_TEST(two_recoveries_at_two_places_name_and_refuse_each_other)
+{
+    BEGIN();
+    found_three();
+    join_by_secret(&four, "four");
+    struct peer five;
+    join_by_secret(&five, "five");
+    kill(two.pid, SIGKILL); /* all at one time: nobody decides on anything more */
+    kill(three.pid, SIGKILL);
+    kill(four.pid, SIGKILL);
+    kill(five.pid, SIGKILL);
+    clock_sleep_ms(4000);
+    DO("recover", "--survivors", "one", "--yes", "--data", one.data);
+    peer_event(&one, 10000, NULL, "\"event\":\"epoch\"", "\"generation\":1", NULL);
+    peer_kill(&one);
+    peer_kill(&two);
+    peer_again(&two, NULL);
+    clock_sleep_ms(3000);
+    DO("recover", "--survivors", "two", "--yes", "--data", two.data);
+    peer_event(&two, 10000, NULL, "\"event\":\"epoch\"", "\"generation\":1", NULL);
+    peer_again(&one, NULL);
+    peer_event(&one, 30000, NULL, "\"event\":\"rival\"", NULL);
+    peer_event(&two, 30000, NULL, "\"event\":\"rival\"", NULL);
+    /* Once more at the place that is to live: the other one joins it. */
+    int code = swarm_run(&out, 5000, "recover", "--survivors", "one", "--yes", "--data",
+                         one.data, NULL);
+    ck_assert_msg(code == 0, "%s", said());
+    peer_event(&two, 30000, NULL, "\"event\":\"epoch\"", "\"generation\":2",
+               "\"name\":\"one\"", "\"name\":\"two\"", NULL);
+}
+END_TEST
+
 Suite *
 suite_admission(void)
 {
     Suite *suite = suite_create("admission");
-    TCase *tests = suite_case(suite, "admission", 120);
+    TCase *tests = suite_case(suite, "admission", 240);
     tcase_add_checked_fixture(tests, setup, teardown);
     tcase_add_test(tests, an_invite_lets_in_one_node_without_the_secret);
     tcase_add_test(tests, an_invite_that_is_over_revoked_or_damaged_lets_nobody_in);
     tcase_add_test(
         tests, a_new_secret_reaches_all_also_who_was_away_and_the_old_one_opens_no_door);
     tcase_add_test(tests, who_is_evicted_is_cut_off_for_good_while_the_others_train_on);
+    tcase_add_test(
+        tests,
+        all_members_close_their_connections_with_who_is_evicted_within_five_seconds);
     tcase_add_test(tests, who_cannot_be_evicted_is_said_in_a_sentence);
     tcase_add_test(tests, only_the_listed_join_in_the_mode_allow_list);
     tcase_add_test(tests,
@@ -453,5 +554,6 @@ suite_admission(void)
     tcase_add_test(tests, a_data_folder_on_another_machine_is_not_started_without_a_word);
     tcase_add_test(tests,
                    a_lost_majority_is_recovered_by_hand_and_the_old_generation_is_fenced);
+    tcase_add_test(tests, two_recoveries_at_two_places_name_and_refuse_each_other);
     return suite;
 }
