@@ -314,8 +314,8 @@ do_recover(const struct waiting *waiting, const struct json *request)
     struct err err;
     bool yes = json_bool(json_get(request, "yes"), false);
     int failed;
-    bool rival = node->rival_generation > 0 &&
-                 node->rival_generation == node->decree.generation;
+    bool rival =
+        node->rival_generation > 0 && node->rival_generation == node->decree.generation;
     if (majority_here(node) && !rival)
         failed = err_set(&err, ERR_USAGE,
                          "a majority of the voters is reached from here: the swarm needs "
