@@ -141,6 +141,36 @@ print_members(FILE *out, const struct json *members, bool all)
                 hidden == 1 ? "it" : "them");
 }
 
+/* Whom this node cannot dial, and how it speaks to them. */
+static void
+print_ways(FILE *out, const struct json *status)
+{
+    const struct json *members = json_get(status, "members");
+    for (size_t i = 0; i < json_count(members); i++) {
+        const struct json *member = json_at(members, i);
+        const char *way = text_of(member, "way"), *data = text_of(member, "data_way");
+        if (gone(member) || json_bool(json_get(member, "self"), false))
+            continue;
+        if (strcmp(way, "round") == 0 || strcmp(data, "round") == 0)
+            fprintf(out, "%s and this node cannot connect; %s carries between them\n",
+                    text_of(member, "name"),
+                    text_of(member, "via")[0] ? text_of(member, "via") : "a third node");
+        else if (strcmp(way, "back") == 0 || strcmp(data, "back") == 0)
+            fprintf(out,
+                    "%s cannot be dialled from here; it is answered on its own "
+                    "connections\n",
+                    text_of(member, "name"));
+    }
+    const char *verdict = text_of(json_get(status, "reach"), "verdict");
+    if (strcmp(verdict, "unreachable") == 0 || strcmp(verdict, "reachable by some") == 0)
+        fprintf(out, "this node is %s; flotilla doctor says which ports to open\n",
+                verdict);
+    const struct json *carried = json_get(status, "carried");
+    if (int_of(carried, "bytes") > 0)
+        fprintf(out, "this node carried %.1f MB for others\n",
+                (double)int_of(carried, "bytes") / 1e6);
+}
+
 /* ---- links ---- */
 
 static bool
@@ -349,6 +379,7 @@ show_status(FILE *out, const struct json *status, bool all)
     print_job(out, status);
     print_plan(out, json_get(status, "plan"));
     print_members(out, json_get(status, "members"), all);
+    print_ways(out, status);
     print_links(out, json_get(status, "links"), json_get(status, "members"));
     print_probes(out, json_get(status, "probes"));
     print_warnings(out, json_get(status, "warnings"));

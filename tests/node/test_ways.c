@@ -158,6 +158,14 @@ START_TEST(two_nodes_that_nobody_can_dial_train_by_a_third)
     ck_assert_int_gt(json_int(json_get(carried, "frames"), 0), 1);
     json_free(status);
     expect_ways(&three, "two", "unreachable", "round", "round");
+    ck_assert_int_eq(swarm_run(&out, 10000, "status", "--data", three.data, NULL), 0);
+    ck_assert_msg(strstr((char *)out.data,
+                         "two and this node cannot connect; one carries between them"),
+                  "%s", (char *)out.data);
+    ck_assert(strstr((char *)out.data, "this node is unreachable; flotilla doctor"));
+    ck_assert_int_eq(swarm_run(&out, 10000, "status", "--data", one.data, NULL), 0);
+    ck_assert(strstr((char *)out.data, "two cannot be dialled from here"));
+    ck_assert(strstr((char *)out.data, "for others"));
 }
 END_TEST
 
