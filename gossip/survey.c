@@ -308,7 +308,7 @@ survey_ended(struct survey *survey, int64_t now_ms, const struct id *peer, int64
     *keeper = survey->target.keeper;
     if (id_equal(keeper, peer))
         *keeper = (struct id){0};
-    rest(survey, now_ms, MEASURED_MS);
+    rest(survey, now_ms, bytes > 0 ? MEASURED_MS : FAILED_MS);
     return true;
 }
 

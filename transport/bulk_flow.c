@@ -58,6 +58,9 @@ flow_queued(struct flow *flow, int peer, enum bulk_channel channel, int change)
 void
 flow_probe_over(struct flow *flow, int peer)
 {
+    if (!flow->peers[peer].probing)
+        return;
+    flow->peers[peer].probing = flow->peers[peer].probe.active = false;
     struct bulk_event event = {.kind = BULK_PROBED,
                                .peer = peer,
                                .id = flow->peers[peer].id,
@@ -100,12 +103,10 @@ stop(struct flow *flow)
             peer->in[c].last = NULL;
             peer->in[c].due = false;
         }
-        if (peer->probe.active)
-            flow_probe_over(flow, p);
+        flow_probe_over(flow, p);
         peer->queued = 0;
         peer->hello = peer->held = false;
         peer->starved = true;
-        peer->probe.active = false;
     }
     memset(flow->queued, 0, sizeof(flow->queued));
     flow->hellos = flow->dues = flow->awaited = flow->held = 0;
@@ -213,6 +214,7 @@ flow_down(struct flow *flow, int peer)
     must(peer >= 0 && peer < flow->peers_count);
     struct peer *to = &flow->peers[peer];
     to->up = false;
+    flow_probe_over(flow, peer);
     if (to->hello)
         flow->hellos--;
     to->hello = false;

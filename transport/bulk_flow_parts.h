@@ -37,6 +37,7 @@ struct peer {
     int queued;       /* outlets with something to send */
     bool starved;     /* there was nothing to send, or no credit, after the last chunk */
     struct rate rate; /* at which its chunks come */
+    bool probing;     /* to be ended by flow_probe_over() */
     struct probe probe;
     uint64_t probes;     /* begun in this epoch */
     uint64_t probe_base; /* sent before the last one */

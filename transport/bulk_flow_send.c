@@ -5,14 +5,19 @@ void
 flow_probe(struct flow *flow, int peer, size_t bytes, int64_t bytes_per_s, int64_t now_us)
 {
     if (!flow->entered || flow->self < 0 || peer < 0 || peer >= flow->peers_count ||
-        peer == flow->self || flow->peers[peer].probe.active)
+        peer == flow->self || flow->peers[peer].probing)
         return;
     struct peer *to = &flow->peers[peer];
     probe_begin(&to->probe, bytes, bytes_per_s, now_us);
+    to->probing = true;
+    flow_queued(flow, peer, BULK_PROBE, 1);
+    if (!to->up || to->narrow) { /* what others carry for us is not theirs to measure */
+        flow_probe_over(flow, peer);
+        return;
+    }
     /* Odd: it begins at a known pace. */
     to->probes = (to->probes | 1) + 1 + (bytes_per_s > 0);
     to->probe_base = to->out[BULK_PROBE].sent;
-    flow_queued(flow, peer, BULK_PROBE, 1);
 }
 
 /* What may be under way: of copies, and where others hold it for us, little. */

@@ -554,6 +554,32 @@ START_TEST(a_probe_waits_for_a_reduction_at_either_end)
 }
 END_TEST
 
+START_TEST(a_probe_of_a_peer_that_is_not_reached_ends_at_once)
+{
+    struct world *world = world_pair();
+    flow_probe(world->flows[0], 1, 1 << 20, 0, world->now_us);
+    ck_assert(world_transmit(world, 0));
+    flow_down(world->flows[0], 1);
+    world_settle(world, 0);
+    ck_assert_int_eq(world->events[0][BULK_PROBED], 1);
+    ck_assert_int_gt(world->last[0][BULK_PROBED].bytes, 0);
+    flow_probe(world->flows[0], 1, 1 << 20, 0, world->now_us);
+    world_settle(world, 0);
+    ck_assert_int_eq(world->events[0][BULK_PROBED], 2);
+    ck_assert_int_eq(world->last[0][BULK_PROBED].bytes, 0);
+    /* An epoch's end is a probe's, once. */
+    flow_probe(world->flows[0], 2, 1 << 20, 0, world->now_us);
+    ck_assert(world_transmit(world, 0));
+    flow_halt(world->flows[0]);
+    world_settle(world, 0);
+    ck_assert_int_eq(world->events[0][BULK_PROBED], 3);
+    world_enter(world, 0, 2);
+    world_settle(world, 0);
+    ck_assert_int_eq(world->events[0][BULK_PROBED], 3);
+    world_free(world);
+}
+END_TEST
+
 START_TEST(a_halted_epoch_still_carries_probes)
 {
     struct world *world = world_pair();
@@ -597,6 +623,7 @@ suite_bulk_flow(void)
     tcase_add_test(rate, a_probe_finds_rates_from_1_mbit_to_1_gbit_over_any_delay);
     tcase_add_test(rate, what_says_little_about_the_link_is_a_lower_bound_or_nothing);
     tcase_add_test(rate, a_probe_waits_for_a_reduction_at_either_end);
+    tcase_add_test(rate, a_probe_of_a_peer_that_is_not_reached_ends_at_once);
     tcase_add_test(rate, a_halted_epoch_still_carries_probes);
     return suite;
 }
