@@ -51,7 +51,7 @@ enum {
         16 << 10,             /* statements in a message that are not asked for, about */
     ANSWER_BYTES = 32 << 10,  /* statements in a reply to a probe, about */
     RUMORS_BYTES = 128 << 10, /* statements in a rumors frame, about */
-    CAUGHT_UP_BYTES = 512 << 10 /* statements in all that answers one digest, about */
+    CAUGHT_UP_BYTES = 256 << 10 /* statements in all that answers one message, about */
 };
 
 struct issued {
@@ -96,6 +96,7 @@ struct gossip {
     unsigned news;     /* learnt in this step */
     uint64_t *asks;    /* for the answer */
     size_t asks_count, asks_capacity;
+    size_t listed_bytes; /* of what is listed for the answer */
     struct wanted wanted[WANTED_MAX];
     size_t wanted_count;
     struct id watched[WATCHED_MAX]; /* ascending */
@@ -111,6 +112,8 @@ bool entry_accused(const struct entry *entry);
 
 /* Put a member's statement, or an ask, into the next message. */
 void core_list(struct gossip *gossip, struct entry *entry);
+/* Is there room for more in an answer, however much is asked for? */
+bool core_room(const struct gossip *gossip);
 void core_ask(struct gossip *gossip, uint64_t prefix);
 /* The same for a record that was announced, until it is here. */
 void core_want(struct gossip *gossip, const struct id *from,

@@ -215,7 +215,7 @@ receive_message(struct gossip *gossip, const struct frame *frame, struct effects
     for (size_t i = 0; i < message.count; i++)
         core_absorb(gossip, &frame->from, &message.statements[i], effects);
     gossip->answered = false;
-    for (size_t i = 0; i < message.asks_count; i++) {
+    for (size_t i = 0; i < message.asks_count && core_room(gossip); i++) {
         struct entry *entry = table_find_prefix(&gossip->table, message.asks[i]);
         if (entry)
             core_list(gossip, entry);
@@ -263,7 +263,8 @@ compare_entry(struct gossip *gossip, const struct digest_entry *theirs)
     const struct record *ours = entry->member.record;
     int order = record_compare(ours, &its);
     bool same = ours->incarnation == its.incarnation;
-    if (order > 0 || (same && graver_state(entry->member.state, theirs->state)))
+    if ((order > 0 || (same && graver_state(entry->member.state, theirs->state))) &&
+        core_room(gossip))
         core_list(gossip, entry);
     if (order < 0 || (same && graver_state(theirs->state, entry->member.state)))
         core_ask(gossip, theirs->prefix);
@@ -302,17 +303,14 @@ covered(const struct digest *theirs, uint64_t prefix)
 static void
 compare_lists(struct gossip *gossip, const struct digest *theirs)
 {
-    size_t bytes = 0;
     for (size_t i = 0; i < theirs->count; i++)
         compare_entry(gossip, &theirs->entries[i]);
-    for (size_t i = 0; i < gossip->table.count && bytes < CAUGHT_UP_BYTES; i++) {
+    for (size_t i = 0; i < gossip->table.count && core_room(gossip); i++) {
         struct entry *entry = gossip->table.list[i];
         uint64_t prefix = id_prefix(&entry->member.record->id);
         if (!gone(entry->member.state) && covered(theirs, prefix) &&
-            !listed(theirs, prefix)) {
+            !listed(theirs, prefix))
             core_list(gossip, entry);
-            bytes += entry->member.len;
-        }
     }
 }
 

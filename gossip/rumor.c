@@ -15,7 +15,15 @@ entry_accused(const struct entry *entry)
 void
 core_list(struct gossip *gossip, struct entry *entry)
 {
+    if (!entry_in(entry, SET_LISTED))
+        gossip->listed_bytes += entry->member.len;
     table_put(&gossip->table, entry, SET_LISTED);
+}
+
+bool
+core_room(const struct gossip *gossip)
+{
+    return gossip->listed_bytes < CAUGHT_UP_BYTES;
 }
 
 void
@@ -246,6 +254,7 @@ core_send(struct gossip *gossip, enum frame_kind kind, const struct id *to,
     const struct set *listed = &gossip->table.sets[SET_LISTED];
     while (listed->count > 0)
         sending_listed(gossip, &sending, listed->list[0], effects);
+    gossip->listed_bytes = 0;
     for (size_t i = 0; i < gossip->asks_count; i++)
         draft_ask(&sending.draft, gossip->asks[i]);
     gossip->asks_count = 0;

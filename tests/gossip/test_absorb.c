@@ -171,6 +171,36 @@ START_TEST(an_accusation_goes_before_any_number_of_records)
 }
 END_TEST
 
+START_TEST(an_answer_is_bounded_however_much_is_asked_for)
+{
+    talk_begin(128, 128);
+    struct draft rumors = {0};
+    for (size_t i = 1; i < 128; i++) {
+        struct record record;
+        struct buf bytes = {0};
+        net_record(&net, i, &record);
+        record.version = 2;
+        record.links_count = RECORD_LINKS_MAX;
+        for (uint32_t k = 0; k < RECORD_LINKS_MAX; k++)
+            record.links[k] =
+                (struct record_link){.peer = {{(uint8_t)k, 1}}, .rate = 300};
+        record_sign(&record, net.nodes[i].key, &net.swarm, &bytes);
+        ck_assert_int_eq(
+            gossip_merge(us, net.now_ms, bytes.data, bytes.len, &effects, &err), 0);
+        buf_release(&bytes);
+        draft_ask(&rumors, id_prefix(&net.nodes[i].id));
+    }
+    effects_clear(&effects);
+    ck_assert_int_eq(talk_receive(1, FRAME_RUMORS, &rumors), 0);
+    size_t sent = 0;
+    for (size_t i = 0; i < effects.count; i++)
+        sent += effects.list[i].kind == EFFECT_SEND ? effects.list[i].len : 0;
+    ck_assert_uint_ge(sent, 250 << 10);
+    ck_assert_uint_le(sent, 300 << 10);
+    talk_end();
+}
+END_TEST
+
 /* ---- belief ---- */
 
 START_TEST(who_accuses_everybody_is_believed_so_many_times)
@@ -229,6 +259,7 @@ suite_absorb(void)
     tcase_add_test(tests, an_accusation_that_announces_counts_for_that_very_incarnation);
     tcase_add_test(tests, a_large_record_reaches_all_at_heavy_loss);
     tcase_add_test(tests, an_accusation_goes_before_any_number_of_records);
+    tcase_add_test(tests, an_answer_is_bounded_however_much_is_asked_for);
     tests = suite_case(suite, "belief", 60);
     tcase_add_test(tests, who_accuses_everybody_is_believed_so_many_times);
     tcase_add_test(tests, a_node_that_hears_nobody_accuses_a_bounded_number);
