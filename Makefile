@@ -6,6 +6,7 @@
 # make tidy         every static check         make rules      layering, banned calls, file lengths
 # make format       rewrite the layout         make install    PREFIX=/usr/local
 # make sim          simulator (SEEDS=2000), model make soak       SOAK_SEEDS=100000, resumable
+# make bench-planner  how good plans are, how long they take
 # make clean        remove build/              make help       this text
 #
 # CC=clang, SAN=address,undefined and CFLAGS choose a variant: give BUILD=folder with them, so that
@@ -68,7 +69,7 @@ BENCHES  := $(patsubst tests/bench/%.c,$(BUILD)/%,$(wildcard tests/bench/bench_*
 CORPUS   := build/kjv.txt
 
 .PHONY: all deps help test sim sim-mutants soak asan tsan testnet scenarios fuzz fuzzers bench \
-        bench-gossip tidy rules format \
+        bench-gossip bench-planner tidy rules format \
         install clean suites
 all: $(BUILD)/flotilla $(CORPUS)
 
@@ -177,8 +178,10 @@ scenarios: all
 
 bench-gossip: $(BUILD)/bench_gossip
 	@$<
-bench: $(BENCHES)
-	for b in $^; do $$b || exit 1; done
+bench: all $(BENCHES)
+	for b in $(BENCHES); do $$b || exit 1; done
+bench-planner: all $(BUILD)/bench_planner
+	@$(BUILD)/bench_planner $(BUILD)/flotilla
 
 rules:
 	@awk -f tests/rules.awk $$(git ls-files '*.[ch]' '*.cu')

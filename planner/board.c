@@ -158,6 +158,27 @@ list_sizes(const struct board *board, int sizes[MICRO_BATCH_SIZES_MAX])
     }
 }
 
+/* The fastest link between single devices, by a message of a few megabytes. */
+static int32_t
+fastest_link(const struct fleet *fleet)
+{
+    int32_t best = -1;
+    double best_s = 0.0;
+    for (int a = 0; a < fleet->pools_count; a++) {
+        for (int b = 0; b < fleet->pools_count; b++) {
+            int32_t curve = *fleet_link(fleet, a, 0, b, 0);
+            if (curve < 0)
+                continue;
+            double seconds = fleet_send_s(&fleet->curves[curve], 8e6);
+            if (best < 0 || seconds < best_s) {
+                best = curve;
+                best_s = seconds;
+            }
+        }
+    }
+    return best;
+}
+
 struct board *
 board_new(const struct fleet_request *request, const struct fleet *fleet)
 {
@@ -166,6 +187,10 @@ board_new(const struct fleet_request *request, const struct fleet *fleet)
     board->fleet = fleet;
     board->published = fleet->cost_model == COST_MODEL_PUBLISHED;
     board->layers = fleet->table.layers_count;
+    board->fastest = fastest_link(fleet);
+    board->priced = request->objective == OBJECTIVE_COST ||
+                    request->usd_per_iteration_max >= 0.0 ||
+                    request->usd_per_hour_max >= 0.0;
     sum_sizes(board);
     board->ring_times = xcalloc(RING_TIMES, sizeof(*board->ring_times));
     memset(board->pool_of, 0xff, sizeof(board->pool_of));

@@ -63,8 +63,10 @@ struct board {
     int sizes_count;      /* different sizes of layer outputs */
     int *size_of_layer;
     int64_t *sizes;
-    int devices;                                  /* of all pools */
-    struct ring_time *ring_times;                 /* [RING_TIMES] */
+    int devices;                  /* of all pools */
+    struct ring_time *ring_times; /* [RING_TIMES] */
+    int32_t fastest;              /* curve between single devices; -1: there is none */
+    bool priced;                  /* does the objective or a limit need prices? */
     int16_t pool_of[FLEET_KINDS_MAX][ZONES_MAX];  /* -1: there is none */
     int16_t option_of[FLEET_POOLS_MAX][TP_SLOTS]; /* -1: not to be used */
 };

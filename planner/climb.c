@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-enum { BALANCE_STEPS = 12 };
+enum { BALANCE_STEPS = 12, RING_WORK_A_TRY = 12 };
 
 struct climber {
     const struct board *board;
@@ -571,8 +571,9 @@ climb(const struct board *board, struct draft *draft, int64_t tries, double thre
     draft_copy(draft, &climber.here);
     draft_copy(draft, &climber.best);
     double energy_here = worth_energy(&climber.here.worth);
-    for (int64_t i = 0; i < tries; i++) {
+    for (int64_t i = 0; i < tries; i += 1 + climber.next.ring_work / RING_WORK_A_TRY) {
         draft_copy(&climber.here, &climber.next);
+        climber.next.ring_work = 0;
         if (!change(&climber))
             continue;
         crews_merge(&climber.next);

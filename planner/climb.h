@@ -11,7 +11,8 @@
 
 #include "planner/draft.h"
 
-/* Improve a weighed draft by up to `tries` changes. The result fits and is never worse.
+/* Improve a weighed draft by up to `tries` changes; one that needs long rings to be weighed
+ * counts as several. The result fits and is never worse.
  * Returns the number of drafts that were weighed. */
 int64_t climb(const struct board *board, struct draft *draft, int64_t tries,
               double threshold, uint64_t seed);

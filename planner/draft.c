@@ -466,35 +466,49 @@ order_singles(const struct ring *ring, struct draft *draft)
     return singles.worst_s;
 }
 
-/* Put the crews into the best order found; what the slowest reduction takes. */
+/* About the least that the reductions take: over the fastest of all links. */
 static double
-order_rings(const struct board *board, struct draft *draft)
+ring_least_s(const struct ring *ring)
+{
+    double least_s = 0.0;
+    const struct draft *draft = ring->draft;
+    for (int s = 0; ring->board->published && ring->board->fastest >= 0 &&
+                    draft->width > 1 && s < draft->stages;
+         s++) {
+        double here_s = board_ring_s(ring->board, ring->board->fastest, ring->bytes[s],
+                                     draft->width, 1);
+        least_s = here_s > least_s ? here_s : least_s;
+    }
+    return least_s;
+}
+
+/* Put the crews into the best order found; what the slowest reduction takes. The ring has
+ * its bytes. */
+static double
+order_rings(struct ring *ring, struct draft *draft)
 {
     if (draft->width == 1)
         return 0.0;
-    struct ring ring;
-    ring.board = board;
-    ring.draft = draft;
-    ring.nodes = 0;
-    ring.worst_s = 2.0 * FLEET_NEVER_S;
-    ring_bytes(&ring);
-    ring_nodes(&ring);
-    if (ring.nodes > RING_NODES)
-        return ring_as_it_stands(&ring);
+    ring->nodes = 0;
+    ring->worst_s = 2.0 * FLEET_NEVER_S;
+    ring_nodes(ring);
+    draft->ring_work = ring->nodes * ring->nodes * draft->stages;
+    if (ring->nodes > RING_NODES)
+        return ring_as_it_stands(ring);
     double inside_s = 0.0;
-    for (int a = 0; a < ring.nodes; a++)
-        if (!ring.alone[a] && ring.cost[a][a] > inside_s)
-            inside_s = ring.cost[a][a];
-    if (ring.nodes == 1)
+    for (int a = 0; a < ring->nodes; a++)
+        if (!ring->alone[a] && ring->cost[a][a] > inside_s)
+            inside_s = ring->cost[a][a];
+    if (ring->nodes == 1)
         return inside_s;
     int chain[RING_NODES];
-    ring_extend(&ring, chain, 0, 0, inside_s);
-    ring_apply(&ring, draft);
-    if (draft->width > RING_SINGLES || !(inside_s >= ring.worst_s))
-        return ring.worst_s;
-    ring.nodes = 0;
-    ring_nodes(&ring);
-    return order_singles(&ring, draft);
+    ring_extend(ring, chain, 0, 0, inside_s);
+    ring_apply(ring, draft);
+    if (draft->width > RING_SINGLES || !(inside_s >= ring->worst_s))
+        return ring->worst_s;
+    ring->nodes = 0;
+    ring_nodes(ring);
+    return order_singles(ring, draft);
 }
 
 /* ---- money ---- */
@@ -582,7 +596,7 @@ judge(const struct board *board, struct draft *draft, double smooth_s)
                 usd_per_s += (double)count * price / 3600.0;
         }
     }
-    double egress = egress_usd(board, draft);
+    double egress = board->priced ? egress_usd(board, draft) : 0.0;
     draft->usd = draft->iteration_s * usd_per_s + egress;
     struct worth *worth = &draft->worth;
     worth->devices = devices;
@@ -622,6 +636,7 @@ draft_weigh_below(const struct board *board, struct draft *draft, double goal_s,
                   double energy_s)
 {
     int total = board->settings[draft->setting].total;
+    draft->ring_work = 0;
     if (draft->width > total || draft->width < 1)
         return false;
     double update_s = 0.0;
@@ -638,10 +653,18 @@ draft_weigh_below(const struct board *board, struct draft *draft, double goal_s,
     }
     double smooth_s = share_smoothly(draft, total);
     double pipelines_s = share_out(draft, total, smooth_s) + update_s;
-    struct worth least = {.goal = pipelines_s, .smooth = smooth_s + update_s};
-    if (pipelines_s > goal_s && worth_energy(&least) > energy_s)
-        return false;
-    double reduce_s = order_rings(board, draft);
+    struct ring ring;
+    ring.board = board;
+    ring.draft = draft;
+    ring_bytes(&ring);
+    if (goal_s < FLEET_NEVER_S) {
+        double least_s = ring_least_s(&ring);
+        struct worth least = {.goal = pipelines_s + least_s,
+                              .smooth = smooth_s + update_s + least_s};
+        if (least.goal > goal_s && worth_energy(&least) > energy_s)
+            return false;
+    }
+    double reduce_s = order_rings(&ring, draft);
     if (reduce_s >= FLEET_NEVER_S)
         return false;
     draft->iteration_s = pipelines_s + reduce_s;

@@ -40,7 +40,8 @@ struct draft {
     int setting;
     int stages;
     int crews_count;
-    int width;                    /* pipelines of all crews */
+    int width;     /* pipelines of all crews */
+    int ring_work; /* pairs of neighbours that the last weighing looked at */
     int16_t first[DEPTH_MAX + 1]; /* first layer of a stage; [stages]: all layers */
     struct worth worth;           /* from the last draft_weigh() */
     double iteration_s;

@@ -2,9 +2,6 @@
 #include "planner/climb.h"
 #include "planner/exhaust.h"
 #include "planner/seat.h"
-#ifndef EFFORT
-#define EFFORT 1
-#endif
 #include "transport/base/alloc.h"
 #include "transport/base/must.h"
 
@@ -27,10 +24,8 @@ static const struct round {
     int drafts;
     int64_t tries;
     double threshold;
-} rounds[ROUNDS] = {{48, 1000 * EFFORT, 0.03},
-                    {16, 5000 * EFFORT, 0.02},
-                    {6, 16000 * EFFORT, 0.01},
-                    {3, 24000 * EFFORT, 0.002}};
+} rounds[ROUNDS] = {
+    {48, 1000, 0.03}, {16, 8000, 0.02}, {8, 30000, 0.01}, {4, 40000, 0.002}};
 
 struct searcher {
     const struct fleet_request *request;
@@ -182,15 +177,36 @@ seat_shapes(struct searcher *searcher)
     drop_twins(searcher);
 }
 
+/* Kinds in several zones each have more ways to go wrong: they are given more tries. */
+static int64_t
+patience(const struct board *board)
+{
+    int kinds = 0;
+    int zones = 0;
+    bool kind_seen[FLEET_KINDS_MAX] = {false};
+    bool zone_seen[ZONES_MAX] = {false};
+    for (int p = 0; p < board->fleet->pools_count; p++) {
+        const struct fleet_pool *pool = &board->fleet->pools[p];
+        if (pool->devices < 1)
+            continue;
+        kinds += !kind_seen[pool->kind];
+        zones += !zone_seen[pool->zone];
+        kind_seen[pool->kind] = true;
+        zone_seen[pool->zone] = true;
+    }
+    return kinds > 1 && zones > 2 ? 4 : kinds > 1 && zones > 1 ? 2 : 1;
+}
+
 static void
 climb_rounds(struct searcher *searcher)
 {
+    int64_t times = patience(searcher->board);
     for (int r = 0; r < ROUNDS; r++) {
         int most =
             searcher->count < rounds[r].drafts ? searcher->count : rounds[r].drafts;
         for (int i = 0; i < most; i++)
             searcher->weighed +=
-                climb(searcher->board, searcher->drafts[i], rounds[r].tries,
+                climb(searcher->board, searcher->drafts[i], rounds[r].tries * times,
                       rounds[r].threshold, (uint64_t)(r * SHAPES_MAX + i + 1));
         sort_drafts(searcher);
         drop_twins(searcher);

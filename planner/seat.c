@@ -90,13 +90,17 @@ begin(struct seater *seater, int *left)
 
 /* Weigh what is seated; keep it if it is the best. */
 static bool
-weigh(struct seater *seater, struct worth *worth)
+weigh(struct seater *seater, bool best_only, struct worth *worth)
 {
     if (seater->draft.crews_count == 0)
         return false;
     seater->weighed++;
+    /* Where only the best counts, what cannot win need not be weighed to its end. */
+    bool below = best_only && seater->found && seater->best->worth.breach <= 0.0 &&
+                 seater->board->request->objective == OBJECTIVE_THROUGHPUT;
+    double most_s = below ? seater->best->iteration_s : FLEET_NEVER_S;
     if (!draft_fits(seater->board, &seater->draft) ||
-        !draft_weigh(seater->board, &seater->draft))
+        !draft_weigh_below(seater->board, &seater->draft, most_s, -1.0))
         return false;
     *worth = seater->draft.worth;
     if (!seater->found || worth_before(worth, &seater->best->worth)) {
@@ -107,14 +111,14 @@ weigh(struct seater *seater, struct worth *worth)
 }
 
 static bool
-weigh_lanes(struct seater *seater, const struct lane *lanes, int count,
+weigh_lanes(struct seater *seater, const struct lane *lanes, int count, bool best_only,
             struct worth *worth)
 {
     int left[FLEET_POOLS_MAX];
     begin(seater, left);
     for (int i = 0; i < count; i++)
         lane_fill(seater, &lanes[i], left, seater->shape->width - seater->draft.width);
-    return weigh(seater, worth);
+    return weigh(seater, best_only, worth);
 }
 
 /* All ways to use each zone: not, by itself, or with a later one, this or the other way
@@ -157,7 +161,7 @@ try_all_lanes(struct seater *seater)
             }
             struct worth worth;
             if (valid && count > 0 && (pairs || turn == 1))
-                weigh_lanes(seater, lanes, count, &worth);
+                weigh_lanes(seater, lanes, count, true, &worth);
             int z = 0;
             while (z < n && ++choice[z] == 2 + (seater->pairs ? 2 * (n - 1 - z) : 0))
                 choice[z++] = 0;
@@ -176,7 +180,7 @@ grow_lanes(struct seater *seater, int start)
     lanes[0] = (struct lane){{seater->zones[start], seater->zones[start]}, 0};
     used[start] = true;
     struct worth worth;
-    bool any = weigh_lanes(seater, lanes, 1, &worth);
+    bool any = weigh_lanes(seater, lanes, 1, false, &worth);
     for (int count = 1; count < seater->zones_count; count++) {
         int next = -1;
         struct worth best = worth;
@@ -185,7 +189,7 @@ grow_lanes(struct seater *seater, int start)
                 continue;
             lanes[count] = (struct lane){{seater->zones[z], seater->zones[z]}, 0};
             struct worth with;
-            if (!weigh_lanes(seater, lanes, count + 1, &with) ||
+            if (!weigh_lanes(seater, lanes, count + 1, false, &with) ||
                 (any && !worth_before(&with, &best)))
                 continue;
             best = with;
@@ -265,7 +269,7 @@ fill_stage_by_stage(struct seater *seater)
         draft->crews[c].count++;
     }
     struct worth worth;
-    weigh(seater, &worth);
+    weigh(seater, true, &worth);
 }
 
 bool
