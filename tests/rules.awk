@@ -22,6 +22,7 @@ BEGIN {
     home["n?curses"]     = "^node/cmd_.*\\.c$"
     home["cblas|dnnl"]   = "^node/engine/matmul_.*\\.c$"
     home["sys/socket|netinet/.*|arpa/inet|poll|sys/epoll"] = "^(transport|node|testnet|tests)/[a-z]"
+    home["math"]         = "^(node|testnet|tests|transport)/" # not planner/: same bits everywhere
     home["nccl"]         = "^transport/group_nccl\\.cu$"
     home["cuda.*|cublas.*"] = "\\.cu$"
 

@@ -326,7 +326,7 @@ compare_with_all(uint64_t seed, int devices, int layers, bool cost)
 START_TEST(small_fleets_get_the_best_plan_that_there_is)
 {
     uint64_t seed = suite_seed(__func__, 1);
-    int count = rounds(60);
+    int count = rounds(48);
     for (int i = 0; i < count; i++)
         compare_with_all(seed + (uint64_t)i, i % 8 == 0 ? 8 : 5, i % 8 == 1 ? 8 : 5,
                          i % 4 == 3);
@@ -348,7 +348,7 @@ random_cloud(struct rng *rng, int *devices)
 START_TEST(no_part_of_a_fleet_is_better_than_all_of_it)
 {
     uint64_t seed = suite_seed(__func__, 1);
-    int count = rounds(6);
+    int count = rounds(3);
     for (int i = 0; i < count; i++) {
         struct rng rng = {.seed = seed + (uint64_t)i};
         int devices[9];

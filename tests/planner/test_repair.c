@@ -59,7 +59,7 @@ changed(struct rng *rng, const struct fleet *before)
 START_TEST(repair_is_never_worse_than_staying_or_planning_afresh)
 {
     uint64_t seed = suite_seed(__func__, 1);
-    int count = rounds(4);
+    int count = rounds(2);
     for (int i = 0; i < count; i++) {
         struct rng rng = {.seed = seed + (uint64_t)i};
         int devices[4];
