@@ -13,7 +13,8 @@ enum {
     REDIAL_HIDDEN_MS = 1000,
     REDIAL_FAST_FOR_MS = 1000,
     LOST_AFTER_MS = 2000,
-    BACK_AFTER_MS = 300,  /* our dial fails for so long: its connection will do */
+    BACK_AFTER_MS = 300, /* our dial fails for so long: its connection will do */
+    ROUND_VAGUE_MS = 1500,
     ROUND_AFTER_MS = 600, /* ... and there is none: somebody else may carry */
     CARRIERS_MAX = 64
 };
@@ -145,8 +146,10 @@ conn_event(void *arg, enum dial_event event)
         link_lost(conn);
         return;
     }
-    if (!conn->failed_ms)
+    /* Who denies us is there, and will know us soon; who hangs up may only be slow. */
+    if (!conn->failed_ms && event != DIAL_DENIED)
         conn->failed_ms = now;
+    conn->vague = event != DIAL_NOBODY;
     bool fast = now - conn->began_ms < REDIAL_FAST_FOR_MS;
     conn->dial_at_ms = now + (conn->peer.hidden ? REDIAL_HIDDEN_MS
                               : fast            ? REDIAL_FAST_MS
@@ -195,7 +198,8 @@ static void
 look_round(struct conn *conn, int64_t now, const struct id *self)
 {
     struct bulk *bulk = conn->bulk;
-    bool failing = conn->failed_ms && now - conn->failed_ms >= ROUND_AFTER_MS;
+    bool failing = conn->failed_ms && now - conn->failed_ms >=
+                                          (conn->vague ? ROUND_VAGUE_MS : ROUND_AFTER_MS);
     if (conn->lost || conn->way == BULK_OUT || conn->way == BULK_BACK ||
         (conn->detour.state == DETOUR_NONE && !failing && !conn->peer.hidden))
         return;
@@ -321,6 +325,7 @@ link_renew(struct bulk *bulk, const struct bulk_epoch *epoch)
         conn->number = p;
         conn->began_ms = conn->dial_at_ms = now;
         conn->failed_ms = 0;
+        conn->vague = false;
         conn->lost_at_ms = now + LOST_AFTER_MS;
         conn->way = BULK_NO_WAY;
         conn->lost = conn->credit_stuck = false;

@@ -45,6 +45,7 @@ struct conn {
     int64_t dial_at_ms;
     int64_t began_ms;   /* dialling since */
     int64_t failed_ms;  /* a dial has failed, first at; 0: none has */
+    bool vague;         /* ... and did not say that nobody is there */
     int64_t lost_at_ms; /* when to report that there is still no way */
     struct detour detour;
     uint8_t session[KEY_NONCE_BYTES - 8]; /* of what we seal for it */

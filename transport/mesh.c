@@ -278,7 +278,7 @@ dialled(void *arg, enum dial_event event)
         mesh_settle(peer);
         return;
     }
-    if (peer->failing_ms == 0)
+    if (peer->failing_ms == 0 && event != DIAL_DENIED)
         peer->failing_ms = now;
     if (event == DIAL_DOWN) {
         went_down(peer, now);
