@@ -15,6 +15,7 @@ enum {
     REST_MS = 50,        /* between two probes of ours */
     AGAIN_MS = 200,      /* the receiver or the zones' path is busy */
     MEASURED_MS = 5000,  /* until its record tells what a probe brought */
+    UNREACHED_MS = 1000, /* its data connection may be opening */
     FAILED_MS = 60 * 1000,
     HOUR_MS = 60 * 60 * 1000,
     UNKNOWN_BYTES = 16 << 20,
@@ -308,7 +309,7 @@ survey_ended(struct survey *survey, int64_t now_ms, const struct id *peer, int64
     *keeper = survey->target.keeper;
     if (id_equal(keeper, peer))
         *keeper = (struct id){0};
-    rest(survey, now_ms, bytes > 0 ? MEASURED_MS : FAILED_MS);
+    rest(survey, now_ms, bytes > 0 ? MEASURED_MS : UNREACHED_MS);
     return true;
 }
 

@@ -272,6 +272,25 @@ START_TEST(while_the_uplink_is_not_known_there_are_16_mib)
 }
 END_TEST
 
+START_TEST(a_peer_whose_data_connection_is_not_open_yet_is_asked_again_soon)
+{
+    struct survey *survey = survey_new(1);
+    struct survey_target target = {.id = there};
+    struct survey_ask question;
+    struct survey_start start;
+    uint64_t nonce;
+    struct id keeper;
+    ck_assert(survey_tick(survey, 1000, &target, 1, &question));
+    ck_assert_int_eq(
+        survey_answered(survey, 1000, &there, question.nonce, 0, &question, &start),
+        SURVEY_START);
+    ck_assert(survey_ended(survey, 1000, &there, 0, &nonce, &keeper));
+    ck_assert(!survey_tick(survey, 1500, &target, 1, &question));
+    ck_assert(survey_tick(survey, 2000, &target, 1, &question));
+    survey_free(survey);
+}
+END_TEST
+
 START_TEST(what_a_probe_did_not_need_may_be_spent_again)
 {
     struct survey *survey = survey_new(1);
@@ -426,6 +445,8 @@ suite_survey(void)
     tcase_add_test(tests, no_hour_sees_more_than_a_hundredth_of_the_uplink);
     tcase_add_test(tests, no_day_sees_more_than_two_gigabytes);
     tcase_add_test(tests, while_the_uplink_is_not_known_there_are_16_mib);
+    tcase_add_test(tests,
+                   a_peer_whose_data_connection_is_not_open_yet_is_asked_again_soon);
     tcase_add_test(tests, what_a_probe_did_not_need_may_be_spent_again);
     tcase_add_test(tests,
                    what_is_known_well_is_not_probed_and_what_a_plan_wants_goes_first);
