@@ -129,7 +129,7 @@ play(struct gossip *gossip, struct script *script)
     int64_t now_ms = 1000;
     for (int turn = 0; turn < 24 && script->size > 0; turn++) {
         uint8_t choice = next(script);
-        uint64_t before = gossip_member_self(gossip)->record.incarnation;
+        uint64_t before = gossip_member_self(gossip)->record->incarnation;
         now_ms += 1LL << (choice >> 2 & 15);
         if ((choice & 63) == 0)
             gossip_watch(gossip, key_id(keys[1 + (choice >> 6)]), 1);
@@ -139,7 +139,7 @@ play(struct gossip *gossip, struct script *script)
             gossip_tick(gossip, now_ms, &effects);
         else
             speak(gossip, script, now_ms, &effects);
-        must(gossip_member_self(gossip)->record.incarnation >= before);
+        must(gossip_member_self(gossip)->record->incarnation >= before);
         must(gossip_member_self(gossip)->state == MEMBER_ALIVE);
         effects_clear(&effects);
     }
