@@ -2,6 +2,7 @@
 # make deps         install what is missing    make testnet    a swarm of real processes here
 # make asan tsan    tests under sanitizers     make scenarios  every scenario of testnet/scenarios
 # make fuzz         FUZZ_SECONDS=60 a parser   make bench      timings
+# make fuzz-corpus  parsers on tests/fuzz/corpus
 # make bench-gossip  gossip at 10 to 10,000 nodes, each figure against its bar
 # make tidy         every static check         make rules      layering, banned calls, file lengths
 # make format       rewrite the layout         make install    PREFIX=/usr/local
@@ -68,9 +69,9 @@ FUZZERS  := $(patsubst tests/fuzz/%.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c)
 BENCHES  := $(patsubst tests/bench/%.c,$(BUILD)/%,$(wildcard tests/bench/bench_*.c))
 CORPUS   := build/kjv.txt
 
-.PHONY: all deps help test sim sim-mutants soak asan tsan testnet scenarios fuzz fuzzers bench \
-        bench-gossip bench-planner tidy rules format \
-        install clean suites
+.PHONY: all deps help test sim sim-mutants soak asan tsan testnet scenarios fuzz fuzzers \
+        fuzz-corpus corpora bench bench-gossip bench-planner tidy rules format install clean \
+        suites
 all: $(BUILD)/flotilla $(CORPUS)
 
 help:
@@ -161,7 +162,16 @@ fuzz:
 	    CFLAGS='-O1 -g'
 fuzzers: $(FUZZERS)
 	for f in $^; do mkdir -p build/corpus/$${f##*/}; \
-	    $$f -max_total_time=$${FUZZ_SECONDS:-60} build/corpus/$${f##*/} || exit 1; done
+	    $$f -max_total_time=$${FUZZ_SECONDS:-60} build/corpus/$${f##*/} \
+	        tests/fuzz/corpus/$${f##*/} || exit 1; done
+fuzz-corpus:
+	@tests/deps.sh $(DEPS_MORE)
+	$(MAKE) corpora CC=clang BUILD=build/fuzz SAN=fuzzer-no-link,address,undefined \
+	    CFLAGS='-O1 -g'
+corpora: $(FUZZERS)
+	for f in $^; do $$f -runs=0 tests/fuzz/corpus/$${f##*/} >$$f.log 2>&1 || \
+	    { tail -n 40 $$f.log; exit 1; }; done
+	@echo "$(words $^) parsers took their corpora"
 
 sim: $(BUILD)/sim $(BUILD)/sim_mutants
 	@tests/deps.sh spin

@@ -14,8 +14,8 @@ release(struct flow_chunk *chunk)
     free(chunk);
 }
 
-/* In a current epoch with one peer, who sends what follows and is sent a large
- * message. */
+/* In a current epoch with one peer, who sends what follows and whose link is being
+ * measured. */
 static struct flow *
 flow_ready(uint8_t target[4096], const struct id *from)
 {
@@ -35,9 +35,7 @@ flow_ready(uint8_t target[4096], const struct id *from)
                              .bytes = 4096};
         flow_post(flow, &op);
     }
-    struct flow_op probe = {
-        .port = -1, .epoch = 1, .peer = 1, .channel = BULK_PROBE, .bytes = 2 << 20};
-    flow_post(flow, &probe);
+    flow_probe(flow, 1, 2 << 20, 0, 1);
     struct flow_out out;
     while (flow_next(flow, &out, 1))
         flow_sent(flow, &out, 2);
