@@ -138,7 +138,7 @@ probe_credited(struct probe *probe, uint64_t acked, uint64_t bytes, bool enough,
     bool slow = queued(probe), flat = probe->full ? probe->flat > 0 : probe->flat > 1;
     bool full = (slow && flat) || probe->window_bytes >= BULK_WINDOW_BYTES;
     if (!full) {
-        probe->window_bytes += (size_t)(slow ? bytes / 4 : bytes);
+        probe->window_bytes += (size_t)(slow ? bytes / 2 : bytes);
         if (probe->window_bytes > BULK_WINDOW_BYTES)
             probe->window_bytes = BULK_WINDOW_BYTES;
     }

@@ -4,7 +4,7 @@
  *
  * Begins with two small chunks and lets as much more out as is credited, so that it
  * doubles each round trip. When the chunks' own round trips say that a queue of 20 ms and
- * a quarter has built up (as HyStart does, Ha and Rhee, 2011) it grows by quarters; when
+ * a quarter has built up (as HyStart does, Ha and Rhee, 2011) it grows by halves; when
  * two rounds then bring no more bytes a second than the best before (as BBR's start-up
  * does), the link is full, and not much more than full, since what is queued delays
  * others. Either sign alone would be fooled: by a machine that is slow to answer, or by
