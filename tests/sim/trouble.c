@@ -409,7 +409,7 @@ void
 trouble_join(struct host *host)
 {
     const struct host *seed = NULL;
-    for (int tries = 0; tries < 8 && (!seed || !seed->node->entered); tries++)
+    for (int tries = 0; tries < 8 && (!seed || !seed->node->member); tries++)
         seed = trouble_any();
     if (!seed)
         return;
@@ -443,7 +443,11 @@ waits_in_vain(const struct host *host)
     const struct node *node = host->node;
     if (!node || world.now_us - host->started_us < 8 * SECOND)
         return false;
-    return !node->entered || (!node->member && gossip_count(node->gossip) <= 1);
+    bool knows = false; /* an address of anybody who votes */
+    for (uint32_t v = 0; node->entered && v < node->decree.voters_count; v++)
+        knows = knows || gossip_find(node->gossip, &node->decree.voters[v]) ||
+                view_node(node->view, &node->decree.voters[v]) >= 0;
+    return !node->entered || (!node->member && !knows);
 }
 
 void
