@@ -17,6 +17,7 @@ enum {
     MEASURED_MS = 5000,  /* until its record tells what a probe brought */
     UNREACHED_MS = 1000, /* its data connection may be opening */
     FAILED_MS = 60 * 1000,
+    PAUSE_MS_MAX = 10 * 60 * 1000,
     HOUR_MS = 60 * 60 * 1000,
     UNKNOWN_BYTES = 16 << 20,
     LEAST_BYTES_UNKNOWN = 256 << 10,
@@ -42,6 +43,8 @@ struct grant {
 struct wait {
     struct id peer;
     int64_t until_ms;
+    int64_t wanted_ms;           /* the same where a plan wants the link */
+    int64_t pause_ms, probed_ms; /* after its last probe */
 };
 
 enum state { IDLE, ASKED_KEEPER, ASKED_TARGET, PROBING };
@@ -153,37 +156,44 @@ probe_bytes(const struct survey *survey, int64_t now_ms)
 
 /* ---- whom to ask ---- */
 
-static int64_t
-wait_until(const struct survey *survey, const struct id *peer)
+static struct wait *
+find_wait(struct survey *survey, const struct id *peer)
 {
     for (size_t i = 0; i < survey->waits_count; i++)
         if (id_equal(&survey->waits[i].peer, peer))
-            return survey->waits[i].until_ms;
-    return INT64_MIN;
+            return &survey->waits[i];
+    return NULL;
 }
 
-/* The one that would end first gives way. */
-static void
-wait(struct survey *survey, const struct id *peer, int64_t until_ms)
+static bool
+waits(struct survey *survey, const struct survey_target *target, int64_t now_ms)
 {
+    const struct wait *wait = find_wait(survey, &target->id);
+    return wait && now_ms < (target->wanted ? wait->wanted_ms : wait->until_ms);
+}
+
+/* The peer's entry; when there is no room the one that would end first gives way. */
+static struct wait *
+want_wait(struct survey *survey, const struct id *peer)
+{
+    struct wait *wait = find_wait(survey, peer);
+    if (wait)
+        return wait;
     size_t at = 0;
-    for (size_t i = 0; i < survey->waits_count; i++) {
-        if (id_equal(&survey->waits[i].peer, peer)) {
-            survey->waits[i].until_ms = until_ms;
-            return;
-        }
+    for (size_t i = 0; i < survey->waits_count; i++)
         if (survey->waits[i].until_ms < survey->waits[at].until_ms)
             at = i;
-    }
     if (survey->waits_count < WAITS_MAX)
         at = survey->waits_count++;
-    survey->waits[at] = (struct wait){*peer, until_ms};
+    survey->waits[at] = (struct wait){.peer = *peer};
+    return &survey->waits[at];
 }
 
 static void
 rest(struct survey *survey, int64_t now_ms, int64_t wait_ms)
 {
-    wait(survey, &survey->target.id, now_ms + wait_ms);
+    struct wait *wait = want_wait(survey, &survey->target.id);
+    wait->until_ms = wait->wanted_ms = now_ms + wait_ms;
     survey->state = IDLE;
     survey->rest_until_ms = now_ms + REST_MS;
 }
@@ -225,7 +235,7 @@ survey_tick(struct survey *survey, int64_t now_ms, const struct survey_target *t
     for (size_t i = 0; i < count; i++) {
         const struct survey_target *target = &targets[i];
         if ((target->confidence >= LINK_CONFIDENT && !target->again) ||
-            wait_until(survey, &target->id) > now_ms)
+            waits(survey, target, now_ms))
             continue;
         bool better =
             !choice || target->wanted > choice->wanted ||
@@ -310,6 +320,16 @@ survey_ended(struct survey *survey, int64_t now_ms, const struct id *peer, int64
     if (id_equal(keeper, peer))
         *keeper = (struct id){0};
     rest(survey, now_ms, bytes > 0 ? MEASURED_MS : UNREACHED_MS);
+    if (bytes > 0) {
+        /* What a probe did not settle the next ones are in no hurry to. */
+        struct wait *wait = want_wait(survey, peer);
+        bool again = wait->pause_ms > 0 && now_ms - wait->probed_ms < HOUR_MS;
+        wait->pause_ms = again ? 2 * wait->pause_ms : MEASURED_MS;
+        if (wait->pause_ms > PAUSE_MS_MAX)
+            wait->pause_ms = PAUSE_MS_MAX;
+        wait->probed_ms = now_ms;
+        wait->until_ms = now_ms + wait->pause_ms;
+    }
     return true;
 }
 

@@ -198,7 +198,8 @@ static const struct id there = {{9}};
 static int64_t
 one_probe(struct survey *survey, int64_t now_ms, int64_t bytes_per_s)
 {
-    struct survey_target target = {.id = there, .bytes_per_s = bytes_per_s};
+    struct survey_target target = {
+        .id = there, .bytes_per_s = bytes_per_s, .wanted = true};
     struct survey_ask question;
     struct survey_start start;
     if (!survey_tick(survey, now_ms, &target, 1, &question))
@@ -287,6 +288,35 @@ START_TEST(a_peer_whose_data_connection_is_not_open_yet_is_asked_again_soon)
     ck_assert(survey_ended(survey, 1000, &there, 0, &nonce, &keeper));
     ck_assert(!survey_tick(survey, 1500, &target, 1, &question));
     ck_assert(survey_tick(survey, 2000, &target, 1, &question));
+    survey_free(survey);
+}
+END_TEST
+
+START_TEST(what_no_probe_settles_is_probed_less_and_less_often)
+{
+    struct survey *survey = survey_new(1);
+    int64_t last_ms = 0, gaps[16];
+    int count = 0;
+    survey_uplink(survey, 125000000);
+    for (int64_t ms = 1000; ms < HOUR_MS; ms += 1000) {
+        struct survey_target target = {.id = there, .bytes_per_s = 1250000};
+        struct survey_ask question;
+        struct survey_start start;
+        uint64_t nonce;
+        struct id keeper;
+        if (!survey_tick(survey, ms, &target, 1, &question))
+            continue;
+        survey_answered(survey, ms, &there, question.nonce, 0, &question, &start);
+        ck_assert(survey_ended(survey, ms, &there, 1 << 20, &nonce, &keeper));
+        if (last_ms)
+            gaps[count++] = ms - last_ms;
+        ck_assert_int_lt(count, 16);
+        last_ms = ms;
+    }
+    ck_assert_int_eq(gaps[0], 5000);
+    for (int i = 1; i < count; i++)
+        ck_assert(gaps[i] == 2 * gaps[i - 1] || gaps[i] == 600000);
+    ck_assert_int_eq(gaps[count - 1], 600000);
     survey_free(survey);
 }
 END_TEST
@@ -447,6 +477,7 @@ suite_survey(void)
     tcase_add_test(tests, while_the_uplink_is_not_known_there_are_16_mib);
     tcase_add_test(tests,
                    a_peer_whose_data_connection_is_not_open_yet_is_asked_again_soon);
+    tcase_add_test(tests, what_no_probe_settles_is_probed_less_and_less_often);
     tcase_add_test(tests, what_a_probe_did_not_need_may_be_spent_again);
     tcase_add_test(tests,
                    what_is_known_well_is_not_probed_and_what_a_plan_wants_goes_first);
