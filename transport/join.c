@@ -10,9 +10,11 @@
 #include <zmq.h>
 
 enum {
-    BURST = 5,        /* requests that are answered without a pause */
-    REQUEST_MS = 200, /* after which there may be one more */
-    ANSWER_MS = 5000,
+    BURST = 16,       /* requests that are answered without a pause */
+    REQUEST_MS = 50,  /* after which there may be one more */
+    ANSWER_MS = 5000, /* twice as much after each that did not come: of many joiners, each
+                         of whom gives up before its turn, none would ever be answered */
+    ANSWER_MS_MAX = 60000,
     HANG_UPS = 3, /* in a row, before the secret is suspected */
     RETRY_MS = 200,
     RETRY_MS_MAX = 1600
@@ -210,7 +212,7 @@ struct join_client {
     struct dial *dial;
     bool listening; /* for the answer, on the dial's socket */
     int timer;      /* of the next attempt, or of the answer; 0: none */
-    int64_t retry_ms;
+    int64_t retry_ms, answer_ms;
     int hang_ups;
     bool reported;
     enum join_result result;
@@ -256,6 +258,8 @@ static void
 no_answer(void *arg)
 {
     struct join_client *client = arg;
+    client->answer_ms =
+        2 * client->answer_ms < ANSWER_MS_MAX ? 2 * client->answer_ms : ANSWER_MS_MAX;
     attempt_later(client);
     report(client, JOIN_SILENT);
 }
@@ -290,7 +294,7 @@ dialled(void *arg, enum dial_event event)
         }
         loop_socket(client->loop, dial_socket(client->dial), take_answer, client);
         client->listening = true;
-        client->timer = loop_timer(client->loop, ANSWER_MS, no_answer, client);
+        client->timer = loop_timer(client->loop, client->answer_ms, no_answer, client);
         return;
     case DIAL_DOWN:
         no_answer(client);
@@ -355,6 +359,7 @@ join_dial(struct loop *loop, const struct join_keys *keys, const struct address 
     client->fn = fn;
     client->arg = arg;
     client->retry_ms = RETRY_MS;
+    client->answer_ms = ANSWER_MS;
     if (dial(client, err) != 0) {
         join_client_close(client);
         return NULL;
