@@ -179,6 +179,8 @@ follow_halted(struct node *node, const struct progress *progress)
         return;
     node->freeze.halted = true;
     node->freeze.progress = *progress;
+    if (node->freeze.with_job)
+        reached_fill(&node->reached, &node->freeze.job.train.id, &node->freeze.progress);
     go_on_reporting(node);
 }
 

@@ -30,6 +30,10 @@ enum {
     HEARD_MS_MAX = 1500,
     HEARD_MS_EACH = 500,
     JOIN_SETTLE_MS = 100,
+    /* In a swarm of many, joiners that come one after the other share an epoch. */
+    JOIN_TOGETHER_MS = 1000,
+    JOIN_TOGETHER_MS_MAX = 5000,
+    REPORT_MS_EACH = 50, /* of members above nine */
     LINKS_MS_MAX = 3000, /* for the links of a draft plan to be measured */
     LINKS_DONE = -1
 };
@@ -117,6 +121,30 @@ was_member(const struct node *node, const struct id *id)
     return false;
 }
 
+/* Who is outside and may come in: somebody new, a former member. In a swarm of many a
+ * moment is waited for those who come after them. */
+static void
+find_joiners(const struct node *node, int64_t now, bool *join, bool *back)
+{
+    int64_t newest = INT64_MAX, oldest = 0; /* ms that they have been here */
+    for (size_t i = 0; i < gossip_count(node->gossip); i++) {
+        const struct member *member = gossip_at(node->gossip, i);
+        if (decree_member(&node->decree, &member->record->id) ||
+            !may_join(node, member, now))
+            continue;
+        int64_t here = now - member->since_ms;
+        newest = here < newest ? here : newest;
+        oldest = here > oldest ? here : oldest;
+        if (was_member(node, &member->record->id))
+            *back = true;
+        else
+            *join = true;
+    }
+    if (node->decree.members_count > VOTERS_MAX && newest < JOIN_TOGETHER_MS &&
+        oldest < JOIN_TOGETHER_MS_MAX)
+        *join = *back = false;
+}
+
 /* Is there a reason for a new epoch? The most urgent one is its cause. */
 static bool
 find_reason(struct node *node, int64_t now, enum decree_cause *cause)
@@ -133,16 +161,9 @@ find_reason(struct node *node, int64_t now, enum decree_cause *cause)
         else if (rebooted(node, listed))
             back = true;
     }
-    for (size_t i = 0; i < gossip_count(node->gossip); i++) {
-        const struct member *member = gossip_at(node->gossip, i);
-        if (decree_member(&node->decree, &member->record->id) ||
-            !may_join(node, member, now))
-            continue;
-        if (was_member(node, &member->record->id))
-            back = true;
-        else
-            join = true;
-    }
+    bool came_back = false;
+    find_joiners(node, now, &join, &came_back);
+    back = back || came_back;
     if (severed_over(lead->severed, now) && node->view->state != JOB_NONE)
         lead->link_at_ms = now;
     bool link = lead->link_at_ms && now - lead->link_at_ms >= LINK_SETTLE_MS;
@@ -525,6 +546,21 @@ slow(struct node *node, int64_t now)
     return better;
 }
 
+/* Reports of many take longer to send and to verify. */
+static int64_t
+together(const struct lead *lead)
+{
+    return lead->members_count > VOTERS_MAX
+               ? REPORT_MS_EACH * (int64_t)(lead->members_count - VOTERS_MAX)
+               : 0;
+}
+
+void
+lead_slept(struct node *node, int64_t gap_ms)
+{
+    node->lead.asked_ms += gap_ms;
+}
+
 void
 lead_tick(struct node *node, int64_t now)
 {
@@ -561,7 +597,7 @@ lead_tick(struct node *node, int64_t now)
         propose(node, now);
     else if (lead->members_count == 0)
         give_up(node, now);
-    else if (now - lead->asked_ms >= wait)
+    else if (now - lead->asked_ms >= wait + together(lead))
         exclude_missing(node, now);
     else if (now >= lead->again_ms)
         ask(node, now);

@@ -324,6 +324,8 @@ on_tick(void *arg)
         log_warn("node", "this process did not run for a while gap_ms=%lld",
                  (long long)gap);
         watch_slept(node->watch, now, gap);
+        agree_slept(node->agree, gap);
+        lead_slept(node, gap);
         node->woken = true;
         node->wake_mask = 0;
         key_random(&node->wake_nonce, sizeof(node->wake_nonce));
@@ -427,6 +429,7 @@ node_open_swarm(struct node *node, struct err *err)
         return -1;
     if (node->config.engine_off)
         return 0;
+    reached_load(&node->reached, node->config.data);
     struct train_options train = {.bulk = node->bulk,
                                   .folder = node->config.data,
                                   .threads = node->config.threads,

@@ -29,6 +29,7 @@
 #include "node/events.h"
 #include "node/excluded.h"
 #include "node/reach.h"
+#include "node/reached.h"
 #include "node/severed.h"
 #include "node/view.h"
 #include "node/watch.h"
@@ -182,6 +183,7 @@ struct node {
     struct freeze freeze;
     struct lead lead;
     struct run_progress run;
+    struct reached reached; /* across restarts */
     struct profile profile; /* of this machine on profile_shape */
     struct {
         struct model_shape shape;
@@ -305,6 +307,8 @@ void lead_committed(
     struct node *node); /* a new epoch is in force: what waited for it is done */
 /* The data connection between these two broke or does not open. */
 void lead_severed(struct node *node, const struct id *a, const struct id *b);
+/* We did not run for so long: nobody is blamed for what waits in our sockets. */
+void lead_slept(struct node *node, int64_t gap_ms);
 void lead_lost(struct node *node); /* somebody else leads, or nobody */
 void lead_reset(struct node *node);
 /* To who asked for a job or its end; empty: it is taken. */

@@ -277,6 +277,10 @@ on_step(struct node *node, const struct train_report *report)
     run->loss = report->loss;
     run->step_us = report->step_us;
     run->samples_hash = report->samples_hash;
+    struct err err;
+    if (reached_note(&node->reached, clock_ms(), node->config.data,
+                     &node->view->job.train.id, report->step, report->samples_hash, &err))
+        log_limited(LOG_WARN, "node", "%s", err.msg);
     run->tokens_per_s =
         report->step_us > 0 ? (double)report->tokens * 1e6 / (double)report->step_us : 0;
     /* Smoothed over about sixteen steps. */

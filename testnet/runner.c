@@ -50,7 +50,7 @@ struct runner {
     struct process train;
     char job[PATH_BYTES_MAX], train_log[PATH_BYTES_MAX];
     bool submitting, submitted;
-    int64_t start_ms, measure_ms, links_ms, look_ms, ended_ms;
+    int64_t start_ms, measure_ms, links_ms, look_ms, ended_ms, next_start_ms;
     struct links_seen links;
     char trouble[200], deaths[200];
     bool timed_out;
@@ -320,8 +320,10 @@ form(struct runner *runner, int64_t now)
     for (int i = 0; i < scenario->nodes_count; i++) {
         if (scenario->nodes[i].late)
             continue;
-        if (!runner->machines[i].started)
+        if (!runner->machines[i].started && now >= runner->next_start_ms) {
             start_node(runner, i);
+            runner->next_start_ms = now + (int64_t)(scenario->start_every_s * 1e3);
+        }
         together = together && newest->members >> i & 1 &&
                    runner->history->nodes[i].epoch == newest->epoch;
     }

@@ -41,7 +41,7 @@ struct scenario_file {
     struct link_file *links;
     struct event_file *events;
     uint32_t nodes_count, links_count, events_count;
-    double *time_limit_s;
+    double *time_limit_s, *start_every_s;
     struct expect_file expect;
 };
 
@@ -120,6 +120,7 @@ static const cyaml_schema_field_t scenario_fields[] = {
                          TESTNET_ZONES_MAX *TESTNET_ZONES_MAX),
     CYAML_FIELD_IGNORE("job", CYAML_FLAG_OPTIONAL),
     NUMBER(scenario_file, time_limit_s),
+    NUMBER(scenario_file, start_every_s),
     CYAML_FIELD_SEQUENCE("events", OPTIONAL, struct scenario_file, events, &event_value,
                          0, TESTNET_EVENTS_MAX / 2),
     CYAML_FIELD_MAPPING("expect", CYAML_FLAG_OPTIONAL, struct scenario_file, expect,
@@ -550,6 +551,10 @@ take_file(const char *path, const struct scenario_file *file, struct scenario *s
     if (!(scenario->time_limit_s >= 1 && scenario->time_limit_s <= 86400))
         return err_set(err, ERR_USAGE, "time_limit_s is %g, it must be from 1 to 86400",
                        scenario->time_limit_s);
+    scenario->start_every_s = file->start_every_s ? *file->start_every_s : 0;
+    if (!(scenario->start_every_s >= 0 && scenario->start_every_s <= 3600))
+        return err_set(err, ERR_USAGE, "start_every_s is %g, it must be from 0 to 3600",
+                       scenario->start_every_s);
     if (file->expect.same_loss_as && absolute_path(path, file->expect.same_loss_as,
                                                    scenario->expect.same_loss_as, err))
         return -1;

@@ -10,6 +10,7 @@
  *     links:                             # directed, one way; between zones without one
  *       - {from: a, to: b, mbit_per_s: 100, delay_ms: 20}      # traffic is not shaped
  *     job: {name: x, model: ...}         # as in job.yaml, or a file's name
+ *     start_every_s: 0.5                 # between two first nodes; left out: all at once
  *     time_limit_s: 150                  # left out: 120; the run ends and has failed
  *     events:                            # each once: at_s seconds after all first nodes
  *       - {kill: leader, at_step: 60}    # were members of one epoch, or when at_step is
@@ -145,7 +146,7 @@ struct scenario {
     struct scenario_link links[TESTNET_ZONES_MAX][TESTNET_ZONES_MAX]; /* [from][to] */
     struct scenario_event events[TESTNET_EVENTS_MAX]; /* the late joins at the end */
     struct expectations expect;
-    double time_limit_s;
+    double time_limit_s, start_every_s;
     char *job; /* the job's YAML, its paths absolute, its lines those of the file; or NULL
                   without a job */
 };

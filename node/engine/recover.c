@@ -188,20 +188,43 @@ find_base(struct trial *trial, struct recovery *out)
     trial->witness = find_witness(trial->progress, trial->nodes, trial->step);
 }
 
+static bool
+lives(const struct progress *progress)
+{
+    for (int i = 0; i < progress->holdings_count; i++)
+        if (progress->holdings[i].source == SOURCE_LIVE)
+            return true;
+    return progress->prepared;
+}
+
+/* The newest applied step. Who only remembers one, and has no state of it, counts where
+ * nobody has any: a swarm that begins again from a checkpoint. */
+static int64_t
+newest_applied(const struct trial *trial)
+{
+    int64_t newest = 0, remembered = 0;
+    bool live = false;
+    for (int n = 0; n < trial->nodes; n++) {
+        const struct progress *progress = &trial->progress[n];
+        if (!usable(progress))
+            continue;
+        live = live || lives(progress);
+        int64_t *most = lives(progress) ? &newest : &remembered;
+        if (progress->applied > *most)
+            *most = progress->applied;
+    }
+    return live ? newest : remembered;
+}
+
 /* Norm and hash of the base step, from those who know them. */
 static void
 find_values(const struct trial *trial, struct recovery *out)
 {
     const struct progress *progress = trial->progress;
-    int64_t newest = 0;
-    for (int n = 0; n < trial->nodes; n++) {
-        if (!usable(&progress[n]))
-            continue;
-        if (progress[n].applied > newest)
-            newest = progress[n].applied;
-        if (applies_prepared(trial, &progress[n]))
+    int64_t newest = newest_applied(trial);
+    for (int n = 0; n < trial->nodes; n++)
+        if (usable(&progress[n]) && applies_prepared(trial, &progress[n]))
             out->apply_prepared = true;
-    }
     out->steps_lost = newest > trial->step ? newest - trial->step : 0;
     if (trial->witness >= 0) {
         out->prepared_epoch = progress[trial->witness].epoch;

@@ -35,7 +35,8 @@ enum { HOLDINGS_MAX = 12 };
 struct progress {
     bool reported;   /* false: this member did not answer, holds nothing */
     int64_t applied; /* last applied step of the job, -1: none; its state is live here
-                        only if a holding says so */
+                        only if a holding says so: a process that began anew remembers
+                        the step alone (node/reached.h) */
     bool prepared;  /* gradients of applied + 1 are reduced and kept, our norm was sent */
     uint64_t epoch; /* in which the later of the two was computed; 0: state came from
                        others */
@@ -61,7 +62,8 @@ struct recovery {
     uint64_t prepared_epoch; /* ... in this epoch: that of those who did apply it */
     uint64_t norm_bits;
     uint64_t samples_hash;
-    int64_t steps_lost;  /* applied by somebody who reported, and given up */
+    int64_t steps_lost;  /* applied by somebody who reported, and given up; when nobody
+                            has live state, by what they remember */
     int64_t copied_step; /* newest step of which two members have a copy of every layer,
                             else one; -1: none */
     bool copy_soon; /* one more loss might cost more than the steps since then: copy at

@@ -116,6 +116,32 @@ START_TEST(a_new_job_begins_from_its_seed)
 }
 END_TEST
 
+START_TEST(what_all_remember_and_nobody_has_is_done_again_and_counted)
+{
+    struct scene scene;
+    scene_open(&scene, 2, 1, 2, 1);
+    hold(&scene, 0, SOURCE_DISK, 200, 0, 6); /* all were ended; a checkpoint is left */
+    scene.progress[0].applied = 260;
+    scene.progress[1].applied = 258;
+    scene.progress[0].epoch = scene.progress[1].epoch = 0;
+    must_recover(&scene);
+    ck_assert_int_eq(scene.recovery.base_step, 200);
+    ck_assert_int_eq(scene.recovery.steps_lost, 60);
+    ck_assert(!scene.recovery.apply_prepared);
+    scene_close(&scene);
+
+    /* Where somebody has live state, what another remembers of an older life is old. */
+    scene_open(&scene, 2, 1, 2, 1);
+    hold(&scene, 0, SOURCE_LIVE, 205, 0, 6);
+    scene.progress[0].applied = 205;
+    scene.progress[1].applied = 260;
+    must_recover(&scene);
+    ck_assert_int_eq(scene.recovery.base_step, 205);
+    ck_assert_int_eq(scene.recovery.steps_lost, 0);
+    scene_close(&scene);
+}
+END_TEST
+
 START_TEST(who_prepared_what_another_applied_applies_it_too)
 {
     struct scene scene;
@@ -462,6 +488,7 @@ suite_recover(void)
     Suite *suite = suite_create("recover");
     TCase *base = suite_case(suite, "base", 10);
     tcase_add_test(base, a_new_job_begins_from_its_seed);
+    tcase_add_test(base, what_all_remember_and_nobody_has_is_done_again_and_counted);
     tcase_add_test(base, who_prepared_what_another_applied_applies_it_too);
     tcase_add_test(base, a_step_that_nobody_applied_is_done_again);
     tcase_add_test(base, gradients_of_an_epoch_that_was_redone_are_not_applied);
