@@ -300,20 +300,6 @@ agree_tick(struct agree *agree, int64_t now_ms, struct effects *effects)
 }
 
 void
-agree_slept(struct agree *agree, int64_t gap_ms)
-{
-    int64_t *const times[] = {&agree->leader_heard_ms, &agree->quorum_ms,
-                              &agree->election_at_ms, &agree->round.began_ms,
-                              &agree->proposal.began_ms};
-    for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++)
-        if (*times[i] != agree_never)
-            *times[i] += gap_ms;
-    for (int i = 0; i < VOTERS_MAX; i++)
-        if (agree->heard_ms[i] != agree_never)
-            agree->heard_ms[i] += gap_ms;
-}
-
-void
 agree_gone(struct agree *agree, int64_t now_ms, const struct id *node,
            struct effects *effects)
 {

@@ -65,10 +65,6 @@ int agree_receive(struct agree *agree, int64_t now_ms, const struct frame *frame
 /* At least every 50 ms. */
 void agree_tick(struct agree *agree, int64_t now_ms, struct effects *effects);
 
-/* The process did not run for so long: what others said meanwhile waits in its sockets,
- * and nobody's silence counts. */
-void agree_slept(struct agree *agree, int64_t gap_ms);
-
 /* Evidence that a node is gone: when it leads, its voters elect at once, without the
  * silence. */
 void agree_gone(struct agree *agree, int64_t now_ms, const struct id *node,

@@ -5,7 +5,8 @@
  * A node that hears but is not heard (one direction of its path is cut) looks alive and
  * never reports: each time that it is tried again costs everybody a halt. So it is left
  * out for EXCLUDED_MS_MIN, and twice as long each time, up to EXCLUDED_MS_MAX; a report
- * in time wipes that out.
+ * in time, or a connection made anew, wipes that out. (A minute and not more: when what was
+ * wrong is mended, everybody is to be back soon.)
  */
 #ifndef NODE_EXCLUDED_H
 #define NODE_EXCLUDED_H
@@ -15,7 +16,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { EXCLUDED_MS_MIN = 3000, EXCLUDED_MS_MAX = 300000 };
+enum { EXCLUDED_MS_MIN = 3000, EXCLUDED_MS_MAX = 60000 };
 
 struct excluded;
 
@@ -25,7 +26,7 @@ void excluded_free(struct excluded *excluded);
 /* From now on it is left out. For how long, ms. */
 int64_t excluded_add(struct excluded *excluded, int64_t now_ms, const struct id *id);
 bool excluded_is(const struct excluded *excluded, int64_t now_ms, const struct id *id);
-/* It reported: what was before is forgotten. */
+/* It reported, or connected anew: what was before is forgotten. */
 void excluded_heard(struct excluded *excluded, const struct id *id);
 
 #endif

@@ -252,6 +252,7 @@ on_peer(void *arg, const struct id *peer, enum mesh_event event)
         if (id_equal(peer, &node->denied_by))
             node->denied_ms = 0;
         watch_up(node->watch, now, peer);
+        excluded_heard(node->lead.excluded, peer);
         gossip_met(node->gossip, now, peer, &node->effects);
         break;
     case MESH_DOWN:
@@ -324,7 +325,6 @@ on_tick(void *arg)
         log_warn("node", "this process did not run for a while gap_ms=%lld",
                  (long long)gap);
         watch_slept(node->watch, now, gap);
-        agree_slept(node->agree, gap);
         lead_slept(node, gap);
         node->woken = true;
         node->wake_mask = 0;

@@ -208,27 +208,6 @@ START_TEST(a_leader_that_hears_no_quorum_steps_down_and_says_so)
 }
 END_TEST
 
-START_TEST(who_slept_blames_nobody_for_the_silence)
-{
-    struct hearing hearing = hearing_new(3);
-    struct agree *leader = hearing_agree(&hearing, LEADER),
-                 *voter = hearing_agree(&hearing, VOTER);
-    int64_t later = hearing.net->now_ms + 20000;
-    agree_slept(leader, 20000);
-    agree_tick(leader, later, &hearing.effects);
-    ck_assert(agree_role(leader) == AGREE_LEADER);
-    agree_slept(voter, 20000);
-    agree_tick(voter, later, &hearing.effects);
-    ck_assert(agree_role(voter) == AGREE_FOLLOWER);
-    ck_assert(id_equal(agree_leader(voter), &leader->self));
-    agree_tick(leader, later + 2100, &hearing.effects); /* silence counts again */
-    ck_assert(agree_role(leader) != AGREE_LEADER);
-    agree_tick(voter, later + 3500, &hearing.effects);
-    ck_assert(agree_role(voter) == AGREE_PRECANDIDATE);
-    hearing_end(&hearing);
-}
-END_TEST
-
 START_TEST(a_leader_that_hears_of_a_higher_term_steps_down)
 {
     struct hearing hearing = hearing_new(3);
@@ -714,7 +693,6 @@ suite_agree(void)
     tcase_add_test(t, a_vote_is_durable_before_it_leaves_and_there_is_one_per_term);
     tcase_add_test(t, a_candidate_that_is_behind_gets_the_decree_and_no_vote);
     tcase_add_test(t, a_leader_that_hears_no_quorum_steps_down_and_says_so);
-    tcase_add_test(t, who_slept_blames_nobody_for_the_silence);
     tcase_add_test(t, a_leader_that_hears_of_a_higher_term_steps_down);
     tcase_add_test(t, beats_from_elsewhere_or_of_another_decree_are_refused);
     tcase_add_test(t, a_term_out_of_reach_binds_nobody);
