@@ -43,7 +43,8 @@ base32_read(const char *text, uint8_t *bytes, size_t most, size_t *len)
         held -= 8;
         bytes[(*len)++] = (uint8_t)(bits >> held);
     }
-    return 0;
+    /* One way to write it: what is left over is less than a letter, and zero. */
+    return held < 5 && (bits & ((1U << held) - 1)) == 0 ? 0 : -1;
 }
 
 void
