@@ -11,7 +11,7 @@ case $model in 0) said=ok ;; *) said=FAILED ;; esac
 mutants=$?
 cat "$build"/sim_mutants.out
 caught=$(sed -n 's/^sim: \(.*\) mutants caught.*/\1/p' "$build"/sim_mutants.out)
-"$build"/sim --recorded tests/data/sim_seeds.txt --seeds "$seeds" --jobs "$jobs" --twice 10 >"$build"/sim.out 2>&1
+"$build"/sim --recorded tests/data/sim_seeds.txt --known tests/data/sim_known.txt --seeds "$seeds" --jobs "$jobs" --twice 10 >"$build"/sim.out 2>&1
 sim=$?
 grep -v '^sim:' "$build"/sim.out
 line=$(grep '^sim:' "$build"/sim.out | tail -n 1)
