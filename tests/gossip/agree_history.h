@@ -11,7 +11,7 @@
 #include "gossip/decree.h"
 
 enum {
-    HISTORY_NODES_MAX = 128,
+    HISTORY_NODES_MAX = 256,
     HISTORY_EPOCHS_MAX = 512,
     HISTORY_GENERATIONS_MAX = 4,
     HISTORY_ITEMS_MAX = 16384

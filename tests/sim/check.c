@@ -695,7 +695,7 @@ check_base(const struct host *host, const struct train_job *job, uint64_t epoch,
 
 /* Those of the voters who remember what they promised and are not among the lost. */
 static uint32_t
-remember(const struct decree *decree, uint32_t lost)
+remember(const struct decree *decree, uint64_t lost)
 {
     uint32_t mask = 0;
     for (uint32_t v = 0; v < decree->voters_count; v++)
@@ -709,7 +709,7 @@ remember(const struct decree *decree, uint32_t lost)
 }
 
 bool
-check_decides(uint32_t lost)
+check_decides(uint64_t lost)
 {
     const struct decree *newest = check_newest_decree();
     if (!decree_quorum(newest, remember(newest, lost)))

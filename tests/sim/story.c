@@ -196,13 +196,13 @@ advance(void)
 static void
 keep_core(void)
 {
-    uint32_t lost = 0;
+    uint64_t lost = 0;
     for (int tries = 0; tries < 4; tries++) {
         struct host *host = &world.hosts[world_below((uint64_t)world.hosts_count)];
         if (!host->node || lost >> host->index & 1 ||
-            !check_decides(lost | 1u << host->index))
+            !check_decides(lost | UINT64_C(1) << host->index))
             continue; /* one that does not run may be back with what only it knows */
-        lost |= 1u << host->index;
+        lost |= UINT64_C(1) << host->index;
         world_say("%s is lost for good", host->address);
         host->banned = true;
         host_crash(host);

@@ -11,7 +11,7 @@ enum { CUTS_MAX = 32 };
 /* Messages from hosts of one set to those of the other do not come through. */
 static struct cut {
     int64_t until_us; /* 0: free */
-    uint32_t from, to;
+    uint64_t from, to;
     bool back;    /* nor those of the other way */
     bool refused; /* a firewall answers */
     bool data;    /* the data plane alone */
@@ -128,31 +128,32 @@ cut_for(int64_t us, struct cut cut)
         cut.until_us = world.now_us + us;
         cuts[i] = cut;
         world.cuts++;
-        world_say("cut %x to %x%s%s%s for %lld ms", cut.from, cut.to,
-                  cut.back ? " and back" : "", cut.refused ? ", refused" : "",
-                  cut.data ? ", data" : "", (long long)us / 1000);
+        world_say("cut %llx to %llx%s%s%s for %lld ms", (unsigned long long)cut.from,
+                  (unsigned long long)cut.to, cut.back ? " and back" : "",
+                  cut.refused ? ", refused" : "", cut.data ? ", data" : "",
+                  (long long)us / 1000);
         world_in(us, NULL, mend_cuts);
         apply_cuts();
         return;
     }
 }
 
-static uint32_t
+static uint64_t
 everybody(void)
 {
-    return (uint32_t)((UINT64_C(1) << world.hosts_count) - 1);
+    return (UINT64_C(1) << world.hosts_count) - 1;
 }
 
-static uint32_t
+static uint64_t
 some(void)
 {
-    return (uint32_t)world_below((uint64_t)everybody() + 1);
+    return world_below(everybody() + 1);
 }
 
 static void
 isolate(struct event *event)
 {
-    uint32_t one = 1u << event->a;
+    uint64_t one = UINT64_C(1) << event->a;
     cut_for(event->b, (struct cut){.from = one, .to = everybody() & ~one, .back = true});
 }
 
@@ -166,9 +167,9 @@ while_us(void)
 static void
 strike_link(int kind)
 {
-    uint32_t side = some(), other = everybody() & ~side;
-    uint32_t one = 1u << world_below((uint64_t)world.hosts_count);
-    uint32_t two = 1u << world_below((uint64_t)world.hosts_count);
+    uint64_t side = some(), other = everybody() & ~side;
+    uint64_t one = UINT64_C(1) << world_below((uint64_t)world.hosts_count);
+    uint64_t two = UINT64_C(1) << world_below((uint64_t)world.hosts_count);
     switch (kind) {
     case 0:
         cut_for(while_us(), (struct cut){.from = side, .to = other, .back = true});
@@ -231,7 +232,7 @@ light(struct event *event)
 static void
 strike_forget(struct host *host)
 {
-    if (!check_decides(1u << host->index))
+    if (!check_decides(UINT64_C(1) << host->index))
         return; /* a majority that is gone for good is nobody's to bring back */
     crash(host);
     check_forgotten(host);

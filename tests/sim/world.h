@@ -17,7 +17,7 @@
 #include "node/node.h"
 #include "transport/base/rng.h"
 
-enum { HOSTS_MAX = 24, WHY_SIZE = 512, MS = 1000, SECOND = 1000000 };
+enum { HOSTS_MAX = 48, WHY_SIZE = 512, MS = 1000, SECOND = 1000000 };
 
 struct disk;
 
