@@ -112,19 +112,13 @@ core_absorb(struct gossip *gossip, const struct id *from,
             const struct statement *statement, struct effects *effects)
 {
     struct statement sifted = *statement;
-    struct record record = {0};
-    struct err err;
-    struct entry *entry;
-    if (statement->bytes) {
-        must(record_peek(statement->bytes, statement->len, &record, &err) == 0);
-        entry = table_find(&gossip->table, &record.id);
-    } else {
-        entry = table_find_prefix(&gossip->table, statement->prefix);
-        record.incarnation = statement->incarnation;
-    }
-    sift(gossip, &sifted, entry, record.incarnation);
-    if (statement->bytes ? id_equal(&record.id, &gossip->id)
-                         : entry && entry == gossip->self) {
+    struct record room;
+    const struct record *record =
+        statement->bytes ? statement_record(statement, &room) : NULL;
+    struct entry *entry = record ? table_find(&gossip->table, &record->id)
+                                 : table_find_prefix(&gossip->table, statement->prefix);
+    sift(gossip, &sifted, entry, record ? record->incarnation : statement->incarnation);
+    if (record ? id_equal(&record->id, &gossip->id) : entry && entry == gossip->self) {
         core_absorb_self(gossip, from, &sifted, effects);
         return;
     }
@@ -136,8 +130,8 @@ core_absorb(struct gossip *gossip, const struct id *from,
     if (found & (MERGE_STALE | MERGE_UNAWARE) ||
         (found & MERGE_TWIN && !(found & MERGE_RECORD)))
         core_list(gossip, entry);
-    if (found & MERGE_STALE && statement->bytes)
-        show_twin(gossip, entry, &record, statement, effects);
+    if (found & MERGE_STALE && record)
+        show_twin(gossip, entry, record, statement, effects);
     if (found & (MERGE_RECORD | MERGE_ACCUSED))
         learnt(gossip, from, entry, found, effects);
 }

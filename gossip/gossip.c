@@ -189,10 +189,14 @@ judge(struct gossip *gossip, struct message *message, struct err *err)
         struct statement *statement = &message->statements[i];
         struct err why;
         if (hold_up(gossip, statement, &why) == 0) {
-            message->statements[kept++] = *statement;
+            struct statement held = *statement;
+            statement->record = NULL;
+            message->statements[kept++] = held;
         } else if (!gossip->replaced || why.code != ERR_AUTH) {
             *err = why;
             return -1;
+        } else {
+            statement_release(statement);
         }
     }
     message->count = kept;
@@ -406,16 +410,19 @@ gossip_merge(struct gossip *gossip, int64_t now_ms, const void *record, size_t l
              struct effects *effects, struct err *err)
 {
     struct statement statement = {.bytes = record, .len = len};
-    struct record peeked;
-    if (hold_up(gossip, &statement, err) || record_peek(record, len, &peeked, err))
+    if (hold_up(gossip, &statement, err)) {
+        statement_release(&statement);
         return -1;
+    }
+    struct id of = statement.record->id;
     advance(gossip, now_ms);
     gossip->answered = true;
-    core_absorb(gossip, &peeked.id, &statement, effects);
+    core_absorb(gossip, &of, &statement, effects);
     gossip->answered = false;
-    if (!id_equal(&peeked.id, &gossip->id))
-        core_answer(gossip, &peeked.id, effects);
-    settle_all(gossip, &peeked.id, effects);
+    statement_release(&statement);
+    if (!id_equal(&of, &gossip->id))
+        core_answer(gossip, &of, effects);
+    settle_all(gossip, &of, effects);
     return 0;
 }
 

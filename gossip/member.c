@@ -376,32 +376,45 @@ judge_head(const struct table *table, struct statement *statement, const struct 
                              statement->incarnation, statement, swarm, admit_id, err);
 }
 
+/* Most of what comes in is held already, to the byte: it needs no reading. */
+static void
+read_held(const struct table *table, struct statement *statement)
+{
+    struct id id;
+    if (statement->record || !record_hint(statement->bytes, statement->len, &id))
+        return;
+    const struct entry *entry = table_find(table, &id);
+    if (entry && entry->member.len == statement->len &&
+        memcmp(entry->member.bytes, statement->bytes, statement->len) == 0)
+        statement->record = record_dup(entry->member.record);
+}
+
 int
 table_judge(const struct table *table, const struct id *self, struct statement *statement,
             const struct id *swarm, const struct id *admit_id, struct err *err)
 {
-    struct record record;
     if (!statement->bytes)
         return judge_head(table, statement, swarm, admit_id, err);
-    if (record_peek(statement->bytes, statement->len, &record, err))
+    read_held(table, statement);
+    if (statement_read(statement, err))
         return -1;
-    const struct entry *entry = table_find(table, &record.id);
+    const struct record *record = statement->record;
+    const struct entry *entry = table_find(table, &record->id);
     statement->leans = entry != NULL;
     statement->removals = table->removals;
-    bool mine = id_equal(&record.id, self);
-    if (entry && !mine && !record.twin &&
-        record.incarnation < entry->member.record->incarnation)
+    bool mine = id_equal(&record->id, self);
+    if (entry && !mine && !record->twin &&
+        record->incarnation < entry->member.record->incarnation)
         return 0; /* it is answered, and changes nothing */
-    int order =
-        entry ? record_order(entry, &record, statement->bytes, statement->len) : 1;
-    if (order > 0 || record.twin || (mine && order != 0)) {
-        bool admitted = entry && memcmp(entry->member.record->admission, record.admission,
-                                        KEY_SIGNATURE_BYTES) == 0;
-        if (record_verify(&record, statement->bytes, statement->len, swarm,
+    int order = entry ? record_order(entry, record, statement->bytes, statement->len) : 1;
+    if (order > 0 || record->twin || (mine && order != 0)) {
+        bool admitted = entry && memcmp(entry->member.record->admission,
+                                        record->admission, KEY_SIGNATURE_BYTES) == 0;
+        if (record_verify(record, statement->bytes, statement->len, swarm,
                           admitted ? NULL : admit_id, err))
             return -1;
     }
-    return judge_accusations(table, entry, &record.id, record.incarnation, statement,
+    return judge_accusations(table, entry, &record->id, record->incarnation, statement,
                              swarm, admit_id, err);
 }
 
@@ -447,36 +460,35 @@ merge_head(const struct table *table, const struct statement *statement,
 unsigned
 table_merge(struct table *table, const struct statement *statement, struct entry **at)
 {
-    struct record record;
-    struct err err;
+    struct record room;
     unsigned found = 0;
     *at = NULL;
     if (statement->leans && statement->removals != table->removals)
         return MERGE_IGNORED;
     if (!statement->bytes)
         return merge_head(table, statement, at);
-    must(record_peek(statement->bytes, statement->len, &record, &err) == 0);
-    struct entry *entry = *at = table_find(table, &record.id);
+    const struct record *record = statement_record(statement, &room);
+    struct entry *entry = *at = table_find(table, &record->id);
     if (!entry) {
-        if (!said_dead(statement) && !record.leaving)
-            entry = *at = table_add(table, &record, statement->bytes, statement->len);
+        if (!said_dead(statement) && !record->leaving)
+            entry = *at = table_add(table, record, statement->bytes, statement->len);
         if (!entry)
             return MERGE_IGNORED;
         found = MERGE_ADDED | MERGE_RECORD | MERGE_RISEN;
     } else {
         const struct record *known = entry->member.record;
-        if (record.incarnation < known->incarnation)
+        if (record->incarnation < known->incarnation)
             return MERGE_STALE;
-        if (record.incarnation > known->incarnation)
+        if (record->incarnation > known->incarnation)
             found |= MERGE_RISEN;
-        int order = record_order(entry, &record, statement->bytes, statement->len);
-        if (order != 0 && record_compare(&record, known) == 0)
+        int order = record_order(entry, record, statement->bytes, statement->len);
+        if (order != 0 && record_compare(record, known) == 0)
             found |= MERGE_TWIN;
         if (order > 0) {
-            if (record.incarnation >> 32 != known->incarnation >> 32 ||
-                strcmp(record.address, known->address) != 0)
+            if (record->incarnation >> 32 != known->incarnation >> 32 ||
+                strcmp(record->address, known->address) != 0)
                 found |= MERGE_MOVED;
-            entry_record(entry, &record, statement->bytes, statement->len);
+            entry_record(entry, record, statement->bytes, statement->len);
             found |= MERGE_RECORD;
         }
     }

@@ -129,9 +129,40 @@ message_decode(const void *bytes, size_t len, struct message *out, struct err *e
     return 0;
 }
 
+int
+statement_read(struct statement *statement, struct err *err)
+{
+    struct record record;
+    if (statement->record || !statement->bytes)
+        return 0;
+    if (record_peek(statement->bytes, statement->len, &record, err))
+        return -1;
+    statement->record = record_dup(&record);
+    return 0;
+}
+
+const struct record *
+statement_record(const struct statement *statement, struct record *room)
+{
+    struct err err;
+    if (statement->record)
+        return statement->record;
+    must(record_peek(statement->bytes, statement->len, room, &err) == 0);
+    return room;
+}
+
+void
+statement_release(struct statement *statement)
+{
+    free(statement->record);
+    statement->record = NULL;
+}
+
 void
 message_release(struct message *message)
 {
+    for (size_t i = 0; i < message->count; i++)
+        statement_release(&message->statements[i]);
     free(message->statements);
     free(message->asks);
     *message = (struct message){0};

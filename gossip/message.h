@@ -50,6 +50,7 @@ struct statement {
     const uint8_t *bytes; /* the signed record, borrowed from the message; NULL: only
                              announced */
     size_t len;
+    struct record *record; /* owned; once statement_read() has read it, else NULL */
     uint64_t prefix, incarnation, version; /* when only announced */
     uint32_t accusations_count;
     struct accusation accusations[ACCUSERS_MAX]; /* ascending accuser */
@@ -72,6 +73,13 @@ struct message {
 /* Bounds and order, no signatures. ERR_WIRE. */
 int message_decode(const void *bytes, size_t len, struct message *out, struct err *err);
 void message_release(struct message *message);
+
+/* Reads a statement's record, once; it does not say whether its signature is right. ERR_WIRE. */
+int statement_read(struct statement *statement, struct err *err);
+/* The record that was read, or else the well-formed one that is read into `room`. */
+const struct record *statement_record(const struct statement *statement,
+                                      struct record *room);
+void statement_release(struct statement *statement);
 
 /* A message being written; zeroed but for its plain fields it is an empty one. */
 struct draft {

@@ -174,6 +174,23 @@ halves(const void *bytes, size_t len, const uint8_t **body, size_t *body_len,
     return reader_close(&reader, err);
 }
 
+bool
+record_hint(const void *bytes, size_t len, struct id *id)
+{
+    /* An array of two; the body, bytes with a length of one or two; an array of
+     * RECORD_FIELDS; bytes, as many as an id has. */
+    static const uint8_t fields[] = {0xdc, 0, RECORD_FIELDS, 0xc4, ID_BYTES};
+    const uint8_t *at = bytes;
+    if (len < 4 || at[0] != 0x92 || (at[1] != 0xc4 && at[1] != 0xc5))
+        return false;
+    size_t start = at[1] == 0xc4 ? 3 : 4;
+    if (len < start + sizeof(fields) + ID_BYTES ||
+        memcmp(at + start, fields, sizeof(fields)) != 0)
+        return false;
+    memcpy(id->bytes, at + start + sizeof(fields), ID_BYTES);
+    return true;
+}
+
 int
 record_peek(const void *bytes, size_t len, struct record *out, struct err *err)
 {

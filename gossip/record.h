@@ -70,6 +70,10 @@ struct record {
 void record_sign(const struct record *record, const struct key *key,
                  const struct id *swarm, struct buf *out);
 
+/* Whose record the bytes seem to be, if record_sign() wrote them: where to look for what is
+ * held already, and no more than that. */
+bool record_hint(const void *bytes, size_t len, struct id *id);
+
 /* Decode, check every bound, the admission and the signature. ERR_WIRE or ERR_AUTH. */
 int record_open(const void *bytes, size_t len, const struct id *swarm,
                 const struct id *admit_id, struct record *out, struct err *err);

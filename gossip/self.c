@@ -204,8 +204,7 @@ void
 core_absorb_self(struct gossip *gossip, const struct id *from,
                  const struct statement *statement, struct effects *effects)
 {
-    struct record record;
-    struct err err;
+    struct record room;
     if (!gossip->self)
         return;
     const struct record *mine = gossip->self->member.record;
@@ -218,15 +217,15 @@ core_absorb_self(struct gossip *gossip, const struct id *from,
             answer_for_self(gossip, statement->incarnation, statement, effects);
         return;
     }
-    must(record_peek(statement->bytes, statement->len, &record, &err) == 0);
-    if (record.incarnation >> 32 < mine->incarnation >> 32) {
+    const struct record *record = statement_record(statement, &room);
+    if (record->incarnation >> 32 < mine->incarnation >> 32) {
         /* Left over from an older boot, unless it knows of this one. */
-        if (record.twin >> 32 == mine->incarnation >> 32)
-            name_twin(gossip, from, &record, effects);
+        if (record->twin >> 32 == mine->incarnation >> 32)
+            name_twin(gossip, from, record, effects);
         core_list(gossip, gossip->self);
-    } else if (!issued_by_us(gossip, &record, statement)) {
-        name_twin(gossip, from, &record, effects);
+    } else if (!issued_by_us(gossip, record, statement)) {
+        name_twin(gossip, from, record, effects);
     } else {
-        answer_for_self(gossip, record.incarnation, statement, effects);
+        answer_for_self(gossip, record->incarnation, statement, effects);
     }
 }

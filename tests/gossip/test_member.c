@@ -358,6 +358,7 @@ START_TEST(what_was_judged_against_a_record_that_is_gone_is_ignored)
     ck_assert_uint_eq(table->count, PEOPLE - 1);
     ck_assert_int_eq(table_judge(table, &self, &stale, &swarm, &swarm, &err), -1);
     ck_assert_int_eq(err.code, ERR_AUTH); /* no such admission */
+    statement_release(&stale);
     table_free(table);
 }
 END_TEST

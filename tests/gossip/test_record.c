@@ -275,6 +275,32 @@ START_TEST(newer_is_incarnation_first_then_version)
 }
 END_TEST
 
+START_TEST(whose_a_record_seems_to_be_shows_without_reading_it)
+{
+    struct rng rng = {.seed = suite_seed("whose_a_record_seems_to_be", 1)};
+    for (int i = 0; i < 100; i++) {
+        struct record record = some_record(&rng);
+        struct buf bytes = signed_record(&record);
+        struct id id = {{0}};
+        ck_assert(record_hint(bytes.data, bytes.len, &id));
+        ck_assert(id_equal(&id, &record.id));
+        size_t shortest = bytes.len;
+        for (size_t len = 0; len < bytes.len && shortest == bytes.len; len++) {
+            /* A copy of this very size, so that a read past the end shows. */
+            uint8_t *copy = xmemdup(bytes.data, len);
+            if (record_hint(copy, len, &id))
+                shortest = len;
+            free(copy);
+        }
+        ck_assert_uint_ge(shortest, ID_BYTES);
+        ck_assert_uint_lt(shortest, ID_BYTES + 16);
+        bytes.data[0]++;
+        ck_assert(!record_hint(bytes.data, bytes.len, &id));
+        buf_release(&bytes);
+    }
+}
+END_TEST
+
 START_TEST(a_rate_survives_its_code)
 {
     ck_assert_uint_eq(rate_encode(0), 0);
@@ -342,6 +368,7 @@ suite_record(void)
     tcase_add_test(tests, a_record_cut_short_or_gone_on_is_refused);
     tcase_add_test(tests, a_record_of_another_swarm_or_secret_or_signer_is_refused);
     tcase_add_test(tests, links_out_of_order_are_refused);
+    tcase_add_test(tests, whose_a_record_seems_to_be_shows_without_reading_it);
     tcase_add_test(tests, newer_is_incarnation_first_then_version);
     TCase *rates = suite_case(suite, "rate", 10);
     tcase_add_test(rates, a_rate_survives_its_code);

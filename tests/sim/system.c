@@ -406,8 +406,19 @@ __wrap_sodium_free(void *memory)
 
 /*
  * Nobody forges anything here, so that a keyed hash does for a signature, and a hash for
- * a public key. Some seeds run with the real ones.
+ * a public key; SipHash, since most messages are short and are signed and checked often.
+ * Some seeds run with the real ones.
  */
+static void
+invented_signature(unsigned char *out, const unsigned char *data,
+                   unsigned long long bytes, const unsigned char *id)
+{
+    crypto_shorthash_siphashx24(out, data, bytes, id);
+    for (size_t at = crypto_shorthash_siphashx24_BYTES; at < 64; at++)
+        out[at] =
+            (unsigned char)(out[at - crypto_shorthash_siphashx24_BYTES] ^ id[at % 32]);
+}
+
 int
 __wrap_crypto_sign_seed_keypair(unsigned char *id, unsigned char *secret,
                                 const unsigned char *seed)
@@ -427,7 +438,8 @@ __wrap_crypto_sign_detached(unsigned char *signature, unsigned long long *len,
 {
     if (world.real_keys)
         return __real_crypto_sign_detached(signature, len, data, bytes, secret);
-    return crypto_generichash(signature, 64, data, bytes, secret + 32, 32);
+    invented_signature(signature, data, bytes, secret + 32);
+    return 0;
 }
 
 int
@@ -438,7 +450,7 @@ __wrap_crypto_sign_verify_detached(const unsigned char *signature,
     unsigned char again[64];
     if (world.real_keys)
         return __real_crypto_sign_verify_detached(signature, data, bytes, id);
-    crypto_generichash(again, 64, data, bytes, id, 32);
+    invented_signature(again, data, bytes, id);
     return memcmp(again, signature, 64) == 0 ? 0 : -1;
 }
 
