@@ -91,7 +91,7 @@ world_below(uint64_t bound)
 /* ---- events ---- */
 
 static bool
-earlier(const struct event *left, const struct event *right)
+earlier(const struct due *left, const struct due *right)
 {
     return left->at_us != right->at_us ? left->at_us < right->at_us
                                        : left->order < right->order;
@@ -100,35 +100,36 @@ earlier(const struct event *left, const struct event *right)
 static void
 heap_put(struct event *event)
 {
+    struct due due = {event->at_us, event->order, event};
     if (world.heap_count == world.heap_room) {
         world.heap_room = world.heap_room ? world.heap_room * 2 : 1024;
-        world.heap = xrealloc(world.heap, world.heap_room, sizeof(struct event *));
+        world.heap = xrealloc(world.heap, world.heap_room, sizeof(*world.heap));
     }
     size_t at = world.heap_count++;
-    while (at > 0 && earlier(event, world.heap[(at - 1) / 2])) {
+    while (at > 0 && earlier(&due, &world.heap[(at - 1) / 2])) {
         world.heap[at] = world.heap[(at - 1) / 2];
         at = (at - 1) / 2;
     }
-    world.heap[at] = event;
+    world.heap[at] = due;
 }
 
 static struct event *
 heap_take(void)
 {
-    struct event *first = world.heap[0], *last = world.heap[--world.heap_count];
+    struct due first = world.heap[0], last = world.heap[--world.heap_count];
     size_t at = 0, count = world.heap_count;
     while (2 * at + 1 < count) {
         size_t child = 2 * at + 1;
-        if (child + 1 < count && earlier(world.heap[child + 1], world.heap[child]))
+        if (child + 1 < count && earlier(&world.heap[child + 1], &world.heap[child]))
             child++;
-        if (!earlier(world.heap[child], last))
+        if (!earlier(&world.heap[child], &last))
             break;
         world.heap[at] = world.heap[child];
         at = child;
     }
     if (count > 0)
         world.heap[at] = last;
-    return first;
+    return first.event;
 }
 
 struct event *
@@ -375,7 +376,7 @@ void
 world_run(int64_t us)
 {
     int64_t until = world.now_us + us;
-    while (!world.why[0] && world.heap_count > 0 && world.heap[0]->at_us <= until)
+    while (!world.why[0] && world.heap_count > 0 && world.heap[0].at_us <= until)
         world_step();
     if (!world.why[0])
         world.now_us = until;

@@ -90,6 +90,13 @@ struct event {
     size_t len;
 };
 
+/* An event to come, with what orders it side by side. */
+struct due {
+    int64_t at_us;
+    uint64_t order;
+    struct event *event;
+};
+
 struct world {
     uint64_t seed;
     struct rng rng;
@@ -104,7 +111,7 @@ struct world {
     bool refused[HOSTS_MAX][HOSTS_MAX]; /* a firewall answers instead */
     bool split[HOSTS_MAX][HOSTS_MAX];   /* the data plane alone */
 
-    struct event **heap;
+    struct due *heap; /* the earliest first */
     size_t heap_count, heap_room;
     uint64_t order;
     uint64_t events, frames;
