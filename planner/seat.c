@@ -5,10 +5,11 @@
 
 enum { FEW_ZONES = 5, STARTS = 3 };
 
-/* One lane: stages below `turn` in the first zone, the others in the second. */
+/* One lane: runs of stages, each in a zone; a run goes on until the next one begins. */
 struct lane {
-    int zones[2];
-    int turn;
+    int runs;
+    int zones[FEW_ZONES];
+    int begins[FEW_ZONES]; /* stages, ascending from 0 */
 };
 
 struct seater {
@@ -31,6 +32,28 @@ option_at(const struct seater *seater, int stage, int zone)
     return pool < 0 ? -1 : seater->board->option_of[pool][option->slot];
 }
 
+static struct lane
+lane_alone(int zone)
+{
+    return (struct lane){1, {zone}, {0}};
+}
+
+/* Stages below `turn` in one zone, the others in another. */
+static struct lane
+lane_pair(int zone, int other, int turn)
+{
+    return (struct lane){2, {zone, other}, {0, turn}};
+}
+
+static int
+lane_zone(const struct lane *lane, int stage)
+{
+    int run = lane->runs - 1;
+    while (lane->begins[run] > stage)
+        run--;
+    return lane->zones[run];
+}
+
 /* Put as many pipelines on a lane as there is room for, up to `most`. */
 static void
 lane_fill(struct seater *seater, const struct lane *lane, int *left, int most)
@@ -45,7 +68,7 @@ lane_fill(struct seater *seater, const struct lane *lane, int *left, int most)
     int pools[DEPTH_MAX];
     int pools_count = 0;
     for (int s = 0; s < shape->stages; s++) {
-        int number = option_at(seater, s, lane->zones[s >= lane->turn]);
+        int number = option_at(seater, s, lane_zone(lane, s));
         if (number < 0)
             return;
         const struct option *option = &board->options[number];
@@ -144,7 +167,7 @@ try_all_lanes(struct seater *seater)
                 if (taken[z]) {
                     valid = false;
                 } else if (choice[z] == 1) {
-                    lanes[count++] = (struct lane){{zone, zone}, 0};
+                    lanes[count++] = lane_alone(zone);
                 } else {
                     int other = z + 1 + (choice[z] - 2) / 2;
                     pairs = true;
@@ -154,9 +177,8 @@ try_all_lanes(struct seater *seater)
                         break;
                     taken[other] = true;
                     int there = seater->zones[other];
-                    lanes[count++] = choice[z] % 2 == 0
-                                         ? (struct lane){{zone, there}, turn}
-                                         : (struct lane){{there, zone}, turn};
+                    lanes[count++] = choice[z] % 2 == 0 ? lane_pair(zone, there, turn)
+                                                        : lane_pair(there, zone, turn);
                 }
             }
             struct worth worth;
@@ -171,13 +193,49 @@ try_all_lanes(struct seater *seater)
     }
 }
 
+/* Pipelines that go through three zones or more, in every order of the zones, the stages
+ * divided evenly; what other zones have goes on lanes of its own, or stays unused. */
+static void
+try_trains(struct seater *seater)
+{
+    int n = seater->zones_count < FEW_ZONES ? seater->zones_count : FEW_ZONES;
+    int most = n < seater->shape->stages ? n : seater->shape->stages;
+    for (int runs = 3; runs <= most; runs++) {
+        int codes = 1;
+        for (int r = 0; r < runs; r++)
+            codes *= n;
+        for (int code = 0; code < codes; code++) {
+            struct lane lanes[FEW_ZONES] = {{.runs = runs}};
+            bool taken[FEW_ZONES] = {false};
+            bool valid = true;
+            for (int r = 0, rest = code; r < runs && valid; r++, rest /= n) {
+                int z = rest % n;
+                valid = !taken[z];
+                taken[z] = true;
+                lanes[0].zones[r] = seater->zones[z];
+                lanes[0].begins[r] = seater->shape->stages * r / runs;
+            }
+            int count = 1;
+            for (int z = 0; z < n; z++)
+                if (!taken[z])
+                    lanes[count++] = lane_alone(seater->zones[z]);
+            struct worth worth;
+            if (!valid)
+                continue;
+            weigh_lanes(seater, lanes, 1, true, &worth);
+            if (count > 1)
+                weigh_lanes(seater, lanes, count, true, &worth);
+        }
+    }
+}
+
 /* Add lanes one by one, each time the one that helps most, until none does. */
 static void
 grow_lanes(struct seater *seater, int start)
 {
     struct lane lanes[ZONES_MAX];
     bool used[ZONES_MAX] = {false};
-    lanes[0] = (struct lane){{seater->zones[start], seater->zones[start]}, 0};
+    lanes[0] = lane_alone(seater->zones[start]);
     used[start] = true;
     struct worth worth;
     bool any = weigh_lanes(seater, lanes, 1, false, &worth);
@@ -187,7 +245,7 @@ grow_lanes(struct seater *seater, int start)
         for (int z = 0; z < seater->zones_count; z++) {
             if (used[z])
                 continue;
-            lanes[count] = (struct lane){{seater->zones[z], seater->zones[z]}, 0};
+            lanes[count] = lane_alone(seater->zones[z]);
             struct worth with;
             if (!weigh_lanes(seater, lanes, count + 1, false, &with) ||
                 (any && !worth_before(&with, &best)))
@@ -200,7 +258,7 @@ grow_lanes(struct seater *seater, int start)
             return;
         worth = best;
         used[next] = true;
-        lanes[count] = (struct lane){{seater->zones[next], seater->zones[next]}, 0};
+        lanes[count] = lane_alone(seater->zones[next]);
     }
 }
 
@@ -297,6 +355,8 @@ shape_seat(const struct board *board, const struct shape *shape, bool pairs,
         for (int start = 0; start < STARTS; start++)
             grow_lanes(&seater, start);
     }
+    if (seater.pairs)
+        try_trains(&seater);
     fill_stage_by_stage(&seater);
     *weighed += seater.weighed;
     return seater.found;

@@ -2,8 +2,8 @@
  * seat.h - a shape finds its seats: which zones its pipelines lie in.
  *
  * A lane is a zone that holds whole pipelines, or a pair of zones of which one holds the
- * first stages and the other the rest. With few zones all sets of lanes are tried, with many
- * they are added one by one, the best first. Where kinds lie in zones apart, pipelines are
+ * first stages and the other the rest, or a train of more zones, one after the other. With
+ * few zones all sets of lanes are tried, with many they are added one by one, the best first. Where kinds lie in zones apart, pipelines are
  * filled stage by stage.
  */
 #ifndef PLANNER_SEAT_H
@@ -11,7 +11,8 @@
 
 #include "planner/shape.h"
 
-/* The best draft found; false if there is none. Pairs of zones only with `pairs`. */
+/* The best draft found; false if there is none. Pairs and trains of zones only with
+ * `pairs`. */
 bool shape_seat(const struct board *board, const struct shape *shape, bool pairs,
                 struct draft *out, int64_t *weighed);
 
