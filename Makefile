@@ -116,7 +116,8 @@ SIM_OUT   := transport/base/log.c transport/base/mailbox.c transport/loop.c tran
              $(wildcard transport/bulk*.c) node/events.c node/command.c node/doctor.c node/show.c \
              node/show_status.c $(wildcard node/cmd_*.c)
 SIM_CORE  := $(filter-out $(SIM_OUT),$(foreach f,transport/base transport gossip planner node,\
-             $(call sources,$(f)))) node/engine/recover.c tests/gossip/agree_history.c
+             $(call sources,$(f)))) node/engine/recover.c \
+             node/engine/lineage.c tests/gossip/agree_history.c
 $(BUILD)/sim: $(call obj,$(wildcard tests/sim/*.c) $(SIM_CORE))
 	$(CC) $(LDFLAGS) $(SIM_WRAPS:%=-Wl,--wrap=%) -o $@ $^ $(LDLIBS)
 

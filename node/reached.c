@@ -63,6 +63,6 @@ reached_fill(const struct reached *reached, const struct id *job,
         return;
     progress->applied = reached->step;
     progress->samples_hash = reached->samples_hash;
-    progress->prepared = false;
-    progress->epoch = 0;
+    progress->prepared = progress->normed = false;
+    progress->lineage = (struct lineage){0};
 }

@@ -14,22 +14,42 @@ signed_part(const struct id *swarm, const void *body, size_t len, struct buf *ou
 }
 
 static void
+write_lineage(const struct lineage *lineage, struct buf *out)
+{
+    writer_array(out, 2);
+    writer_uint(out, lineage->epoch);
+    writer_uint(out, lineage->tag);
+}
+
+static void
+read_lineage(struct reader *reader, struct lineage *lineage)
+{
+    reader_enter(reader, 2, 2);
+    lineage->epoch = reader_uint(reader, UINT64_MAX);
+    lineage->tag = reader_uint(reader, UINT64_MAX);
+    reader_leave(reader);
+}
+
+static void
 write_progress(const struct progress *progress, struct buf *out)
 {
-    writer_array(out, 8);
+    writer_array(out, 10);
     writer_bool(out, progress->reported);
     writer_int(out, progress->applied);
+    write_lineage(&progress->lineage, out);
+    writer_bool(out, progress->normed);
     writer_bool(out, progress->prepared);
-    writer_uint(out, progress->epoch);
+    write_lineage(&progress->prepared_in, out);
     writer_uint(out, progress->norm_bits);
     writer_uint(out, progress->samples_hash);
     writer_bool(out, progress->has_data);
     writer_array(out, (size_t)progress->holdings_count);
     for (int i = 0; i < progress->holdings_count; i++) {
         const struct holding *holding = &progress->holdings[i];
-        writer_array(out, 5);
+        writer_array(out, 6);
         writer_uint(out, holding->source);
-        writer_int(out, holding->step);
+        writer_int(out, holding->name.step);
+        write_lineage(&holding->name.lineage, out);
         writer_int(out, holding->first_layer);
         writer_int(out, holding->layers);
         writer_uint(out, holding->samples_hash);
@@ -39,11 +59,13 @@ write_progress(const struct progress *progress, struct buf *out)
 static void
 read_progress(struct reader *reader, struct progress *progress)
 {
-    reader_enter(reader, 8, 8);
+    reader_enter(reader, 10, 10);
     progress->reported = reader_bool(reader);
     progress->applied = reader_int(reader, -1, INT64_MAX / 2);
+    read_lineage(reader, &progress->lineage);
+    progress->normed = reader_bool(reader);
     progress->prepared = reader_bool(reader);
-    progress->epoch = reader_uint(reader, UINT64_MAX);
+    read_lineage(reader, &progress->prepared_in);
     progress->norm_bits = reader_uint(reader, UINT64_MAX);
     progress->samples_hash = reader_uint(reader, UINT64_MAX);
     progress->has_data = reader_bool(reader);
@@ -51,9 +73,10 @@ read_progress(struct reader *reader, struct progress *progress)
     progress->holdings_count = (int)count;
     for (size_t i = 0; i < count; i++) {
         struct holding *holding = &progress->holdings[i];
-        reader_enter(reader, 5, 5);
+        reader_enter(reader, 6, 6);
         holding->source = (enum state_source)reader_uint(reader, SOURCE_DISK);
-        holding->step = reader_int(reader, 0, INT64_MAX / 2);
+        holding->name.step = reader_int(reader, 0, INT64_MAX / 2);
+        read_lineage(reader, &holding->name.lineage);
         holding->first_layer = (int)reader_int(reader, 0, LAYERS_MAX - 1);
         holding->layers = (int)reader_int(reader, 1, LAYERS_MAX);
         holding->samples_hash = reader_uint(reader, UINT64_MAX);

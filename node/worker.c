@@ -49,6 +49,15 @@ joined(const struct view *view, int a, int b)
 
 /* ---- orders ---- */
 
+/* What names the epoch's decree in chunks and in states. */
+static uint64_t
+plan_tag(const struct node *node)
+{
+    struct id hash;
+    decree_hash(&node->decree, &hash);
+    return id_prefix(&hash);
+}
+
 static void
 enter_bulk(struct node *node)
 {
@@ -59,9 +68,7 @@ enter_bulk(struct node *node)
                                .self = -1,
                                .peers_count = (int)count,
                                .peers = peers};
-    struct id hash;
-    decree_hash(&node->decree, &hash);
-    epoch.plan_tag = id_prefix(&hash);
+    epoch.plan_tag = plan_tag(node);
     for (uint32_t i = 0; i < count; i++) {
         peers[i].id = node->decree.members[i].id;
         const struct member *member = gossip_find(node->gossip, &peers[i].id);
@@ -127,7 +134,7 @@ worker_enter(struct node *node)
         return;
     }
     struct train_epoch *epoch = xcalloc(1, sizeof(*epoch));
-    epoch->epoch = node->decree.epoch;
+    epoch->lineage = (struct lineage){node->decree.epoch, plan_tag(node)};
     epoch->self = view_node(view, &node->id);
     epoch->job = view->job.train;
     if (view->state == JOB_STOPPING && view->stop_after < epoch->job.steps)
@@ -139,7 +146,7 @@ worker_enter(struct node *node)
     copy_recovery(&epoch->recovery, &view->recovery, view->cluster.nodes_count);
     epoch->text = view->job.text ? xstrdup(view->job.text) : NULL;
     node->run.step = view->recovery.base_step;
-    node->run.copy_step = view->recovery.copied_step;
+    node->run.copy_step = view->recovery.copied.step;
     node->run.samples_hash = view->recovery.samples_hash;
     train_epoch(node->train, &epoch);
 }

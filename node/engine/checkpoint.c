@@ -15,7 +15,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { FILE_BYTES_MAX = 16 << 20, STEPS_MAX = 4096, MODEL_KIND = 0 };
+enum {
+    FILE_BYTES_MAX = 16 << 20,
+    STEPS_MAX = 4096,
+    MODEL_KIND = 0,
+    TRAINER_VERSION = 2, /* 1: without a lineage */
+    HASHED_TENSORS = 2   /* written[HASHED_TENSORS] and the one after it */
+};
 
 static const char *const written[] = {"config.json", "generation_config.json",
                                       "model.safetensors", "optimizer.safetensors",
@@ -82,21 +88,29 @@ write_config(const char *folder, const struct model_shape *shape, struct err *er
     return result;
 }
 
+/* 64-bit words as texts: JSON's integers are signed here. */
+static void
+put_word(struct json_writer *writer, const char *name, uint64_t word)
+{
+    char text[24];
+    snprintf(text, sizeof(text), "%016llx", (unsigned long long)word);
+    json_put_text(writer, name, text);
+}
+
 static int
 write_trainer(const char *folder, const struct checkpoint_info *info, struct err *err)
 {
     struct buf text = {0};
     struct json_writer writer;
-    char id[ID_TEXT_SIZE], number[24];
+    char id[ID_TEXT_SIZE];
     json_begin(&writer, &text);
     json_object_open(&writer, NULL);
-    json_put_int(&writer, "version", 1);
+    json_put_int(&writer, "version", TRAINER_VERSION);
     json_put_int(&writer, "step", info->step);
-    /* 64-bit words as texts: JSON's integers are signed here. */
-    snprintf(number, sizeof(number), "%016llx", (unsigned long long)info->samples_hash);
-    json_put_text(&writer, "samples_hash", number);
-    snprintf(number, sizeof(number), "%016llx", (unsigned long long)info->seed);
-    json_put_text(&writer, "seed", number);
+    put_word(&writer, "epoch", info->lineage.epoch);
+    put_word(&writer, "decree", info->lineage.tag);
+    put_word(&writer, "samples_hash", info->samples_hash);
+    put_word(&writer, "seed", info->seed);
     json_put_text(&writer, "name", info->name);
     json_put_text(&writer, "job", id_text(&info->job, id));
     json_put_text(&writer, "data", id_text(&info->data, id));
@@ -425,6 +439,50 @@ take_word(const struct json *value, uint64_t *out)
     return *text != '\0' && *end == '\0';
 }
 
+/* Of a checkpoint that tells no lineage: its tensors tell it from all others. */
+static int
+lineage_by_content(const char *folder, struct lineage *lineage, struct err *err)
+{
+    char path[PATH_BYTES_MAX];
+    struct json *manifest =
+        json_read(path_join(path, folder, "manifest.json"), FILE_BYTES_MAX, err);
+    if (!manifest)
+        return -1;
+    struct id hashes[2] = {{{0}}}, both;
+    bool right = true;
+    for (int i = 0; i < 2; i++) {
+        const struct json *line =
+            json_get(json_get(manifest, "files"), written[HASHED_TENSORS + i]);
+        right = right && id_parse(&hashes[i], json_text(json_get(line, "blake2b"), ""));
+    }
+    json_free(manifest);
+    if (!right)
+        return err_set(err, ERR_CORRUPT, "\"%s\" does not name the tensors' hashes",
+                       path);
+    key_hash(hashes, sizeof(hashes), &both);
+    *lineage = (struct lineage){.tag = id_prefix(&both)};
+    return 0;
+}
+
+static int
+read_lineage(const char *folder, const struct json *state, struct lineage *lineage,
+             struct err *err)
+{
+    int64_t version = json_int(json_get(state, "version"), -1);
+    if (version == 1)
+        return lineage_by_content(folder, lineage, err);
+    if (version != TRAINER_VERSION)
+        return err_set(err, ERR_CORRUPT,
+                       "\"%s\" is a checkpoint of version %lld, and this program knows 1 "
+                       "and %d; use the program that wrote it",
+                       folder, (long long)version, TRAINER_VERSION);
+    if (take_word(json_get(state, "epoch"), &lineage->epoch) &&
+        take_word(json_get(state, "decree"), &lineage->tag))
+        return 0;
+    return err_set(err, ERR_CORRUPT, "\"%s\" does not say in which epoch it was computed",
+                   folder);
+}
+
 static int
 read_trainer(const char *folder, struct checkpoint_info *info, struct err *err)
 {
@@ -433,6 +491,10 @@ read_trainer(const char *folder, struct checkpoint_info *info, struct err *err)
         json_read(path_join(path, folder, "trainer_state.json"), FILE_BYTES_MAX, err);
     if (!state)
         return -1;
+    if (read_lineage(folder, state, &info->lineage, err)) {
+        json_free(state);
+        return -1;
+    }
     const char *text = json_text(json_get(state, "text"), NULL);
     info->step = json_int(json_get(state, "step"), -1);
     info->data_bytes = json_int(json_get(state, "data_bytes"), -1);

@@ -7,8 +7,8 @@
  *         generation_config.json  likewise
  *         model.safetensors       weights by tensor name (lm_head omitted: tied)
  *         optimizer.safetensors   "<tensor>.exp_avg", "<tensor>.exp_avg_sq"
- *         trainer_state.json      step, samples hash, seed, job id and name, data hash
- *                                 and bytes, the job's own text
+ *         trainer_state.json      step, lineage, samples hash, seed, job id and name, data
+ *                                 hash and bytes, the job's own text
  *         manifest.json           last: size and BLAKE2b-256 of every other file
  *
  * Written under a temporary name beside it, every file synced, renamed, folder synced; a
@@ -18,12 +18,15 @@
 #ifndef NODE_ENGINE_CHECKPOINT_H
 #define NODE_ENGINE_CHECKPOINT_H
 
+#include "node/engine/lineage.h"
 #include "planner/workload.h"
 #include "transport/base/id.h"
 #include "transport/base/limits.h"
 
 struct checkpoint_info {
     int64_t step;
+    struct lineage lineage; /* of one written by a version that told none: epoch 0, and a
+                               hash of its tensors, so that two that differ are told apart */
     uint64_t samples_hash;
     uint64_t seed;
     struct id job;

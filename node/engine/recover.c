@@ -11,8 +11,8 @@ struct trial {
     const struct progress *progress; /* [nodes] */
     int nodes;
     int layers;
-    int64_t step;
-    int witness; /* a member that applied `step`, -1: none */
+    struct state_name name; /* what is tried */
+    int witness;            /* a member that knows its norm, -1: none */
 };
 
 static bool
@@ -21,40 +21,43 @@ usable(const struct progress *progress)
     return progress->reported;
 }
 
-/* Of those who applied the step, one of the newest epoch: what it knows is what
- * counts. */
+/* One that applied the step, as it was computed in that epoch, and knows its norm: all of
+ * them know the same. */
 static int
-find_witness(const struct progress *progress, int nodes, int64_t step)
+find_witness(const struct trial *trial)
 {
-    int found = -1;
-    for (int n = 0; n < nodes; n++)
-        if (usable(&progress[n]) && progress[n].applied == step &&
-            (found < 0 || progress[n].epoch > progress[found].epoch))
-            found = n;
-    return found;
+    for (int n = 0; n < trial->nodes; n++) {
+        const struct progress *progress = &trial->progress[n];
+        if (usable(progress) && progress->normed &&
+            progress->applied == trial->name.step &&
+            lineage_same(&progress->lineage, &trial->name.lineage))
+            return n;
+    }
+    return -1;
 }
 
-/* A member that has only prepared the step and shall apply it: somebody of its own epoch
- * did. */
+/* A member that has only prepared the step and shall apply it: what was computed in the
+ * same epoch was applied by somebody. */
 static bool
 applies_prepared(const struct trial *trial, const struct progress *progress)
 {
     if (MUTANT(prepared))
         return false;
-    return progress->prepared && progress->applied == trial->step - 1 &&
+    return progress->prepared && progress->applied == trial->name.step - 1 &&
            trial->witness >= 0 &&
-           trial->progress[trial->witness].epoch == progress->epoch;
+           lineage_same(&progress->prepared_in, &trial->name.lineage);
 }
 
-/* Does the holding give state of the step that is tried? */
+/* Does the holding give the state that is tried? */
 static bool
 holding_fits(const struct trial *trial, const struct progress *progress,
              const struct holding *holding)
 {
-    if (holding->source == SOURCE_LIVE && progress->applied == holding->step &&
+    const struct state_name live = {progress->applied, progress->lineage};
+    if (holding->source == SOURCE_LIVE && state_same(&live, &holding->name) &&
         applies_prepared(trial, progress))
         return true;
-    return holding->step == trial->step;
+    return state_same(&holding->name, &trial->name);
 }
 
 /* The best source of a layer at a node, SOURCE_NONE when there is none. */
@@ -83,7 +86,7 @@ node_copies(const struct trial *trial, int node, int layer)
     const struct progress *progress = &trial->progress[node];
     for (int i = 0; usable(progress) && i < progress->holdings_count; i++) {
         const struct holding *holding = &progress->holdings[i];
-        if (holding->source == SOURCE_COPY && holding->step == trial->step &&
+        if (holding->source == SOURCE_COPY && state_same(&holding->name, &trial->name) &&
             layer >= holding->first_layer &&
             layer < holding->first_layer + holding->layers)
             return true;
@@ -106,7 +109,7 @@ copies_least(const struct trial *trial)
     return least;
 }
 
-/* Is every layer of the step held by somebody? */
+/* Is every layer of the state held by somebody? */
 static bool
 covered(const struct trial *trial)
 {
@@ -129,63 +132,66 @@ covered(const struct trial *trial)
 }
 
 static int
-compare_steps(const void *left, const void *right)
+compare_names(const void *left, const void *right)
 {
-    int64_t a = *(const int64_t *)left, b = *(const int64_t *)right;
-    return (a < b) - (a > b); /* newest first */
+    return state_compare(right, left); /* newest first */
 }
 
-/* Every step that somebody might give, newest first. */
+/* Every state that somebody might give, newest first. */
 static int
-candidate_steps(const struct progress *progress, int nodes, int64_t **out)
+candidates(const struct progress *progress, int nodes, struct state_name **out)
 {
-    int64_t *steps = xcalloc((size_t)nodes * (HOLDINGS_MAX + 1) + 1, sizeof(*steps));
+    struct state_name *names =
+        xcalloc((size_t)nodes * (HOLDINGS_MAX + 1) + 1, sizeof(*names));
     int count = 0;
     for (int n = 0; n < nodes; n++) {
         if (!usable(&progress[n]))
             continue;
         for (int i = 0; i < progress[n].holdings_count; i++)
-            steps[count++] = progress[n].holdings[i].step;
+            names[count++] = progress[n].holdings[i].name;
         if (progress[n].prepared)
-            steps[count++] = progress[n].applied + 1;
+            names[count++] =
+                (struct state_name){progress[n].applied + 1, progress[n].prepared_in};
     }
-    qsort(steps, (size_t)count, sizeof(*steps), compare_steps);
+    qsort(names, (size_t)count, sizeof(*names), compare_names);
     int unique = 0;
     for (int i = 0; i < count; i++)
-        if (steps[i] > 0 && (unique == 0 || steps[unique - 1] != steps[i]))
-            steps[unique++] = steps[i];
-    *out = steps;
+        if (names[i].step > 0 &&
+            (unique == 0 || state_compare(&names[unique - 1], &names[i]) != 0))
+            names[unique++] = names[i];
+    *out = names;
     return unique;
 }
 
 static void
 find_base(struct trial *trial, struct recovery *out)
 {
-    int64_t *steps = NULL;
-    int count = candidate_steps(trial->progress, trial->nodes, &steps);
+    struct state_name *names = NULL, base = {0};
+    int count = candidates(trial->progress, trial->nodes, &names);
     bool found = false;
-    int copies = 0; /* of the copied step */
-    out->base_step = 0;
-    out->copied_step = -1;
+    int copies = 0; /* of the copied state */
+    out->copied.step = -1;
     for (int i = 0; i < count && (!found || copies < 2); i++) {
-        trial->step = steps[i];
-        trial->witness = find_witness(trial->progress, trial->nodes, steps[i]);
+        trial->name = names[i];
+        trial->witness = find_witness(trial);
         if (!found && covered(trial)) {
             found = true;
-            out->base_step = steps[i];
+            base = names[i];
         }
         /* A step that two have is worth more than a newer one that went no further than
          * its source. */
         int least = copies_least(trial);
         if (least > copies && (copies == 0 || least >= 2)) {
             copies = least;
-            out->copied_step = steps[i];
+            out->copied = names[i];
         }
     }
-    free(steps);
+    free(names);
+    out->base_step = base.step;
+    out->lineage = base.lineage;
     out->copy_soon = copies < 2 && out->base_step > 0;
-    trial->step = out->base_step;
-    trial->witness = find_witness(trial->progress, trial->nodes, trial->step);
+    trial->name = base;
+    trial->witness = base.step > 0 ? find_witness(trial) : -1;
 }
 
 static bool
@@ -221,20 +227,20 @@ static void
 find_values(const struct trial *trial, struct recovery *out)
 {
     const struct progress *progress = trial->progress;
-    int64_t newest = newest_applied(trial);
+    int64_t newest = newest_applied(trial), base = trial->name.step;
     for (int n = 0; n < trial->nodes; n++)
         if (usable(&progress[n]) && applies_prepared(trial, &progress[n]))
             out->apply_prepared = true;
-    out->steps_lost = newest > trial->step ? newest - trial->step : 0;
+    out->steps_lost = newest > base ? newest - base : 0;
     if (trial->witness >= 0) {
-        out->prepared_epoch = progress[trial->witness].epoch;
+        out->normed = true;
         out->norm_bits = progress[trial->witness].norm_bits;
         out->samples_hash = progress[trial->witness].samples_hash;
         return;
     }
-    for (int n = 0; n < trial->nodes && trial->step > 0; n++) {
+    for (int n = 0; n < trial->nodes && base > 0; n++) {
         for (int i = 0; usable(&progress[n]) && i < progress[n].holdings_count; i++) {
-            if (progress[n].holdings[i].step == trial->step) {
+            if (state_same(&progress[n].holdings[i].name, &trial->name)) {
                 out->samples_hash = progress[n].holdings[i].samples_hash;
                 return;
             }
@@ -267,7 +273,7 @@ find_transfer(const struct trial *trial, struct giver *giver, int to, int layer)
     transfer.source = node_source(trial, to, layer);
     if (transfer.source != SOURCE_NONE)
         return transfer;
-    if (trial->step == 0) {
+    if (trial->name.step == 0) {
         transfer.source = SOURCE_SEED;
         return transfer;
     }

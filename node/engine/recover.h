@@ -10,6 +10,7 @@
 #ifndef NODE_ENGINE_RECOVER_H
 #define NODE_ENGINE_RECOVER_H
 
+#include "node/engine/lineage.h"
 #include "planner/plan.h"
 
 /* Where a node has a layer's weights and moments. */
@@ -23,10 +24,10 @@ enum state_source {
 
 struct holding {
     enum state_source source; /* LIVE, COPY or DISK */
-    int64_t step;
+    struct state_name name;
     int first_layer;
     int layers;
-    uint64_t samples_hash; /* running hash after `step` */
+    uint64_t samples_hash; /* running hash after its step */
 };
 
 enum { HOLDINGS_MAX = 12 };
@@ -37,11 +38,12 @@ struct progress {
     int64_t applied; /* last applied step of the job, -1: none; its state is live here
                         only if a holding says so: a process that began anew remembers
                         the step alone (node/reached.h) */
-    bool prepared;  /* gradients of applied + 1 are reduced and kept, our norm was sent */
-    uint64_t epoch; /* in which the later of the two was computed; 0: state came from
-                       others */
+    struct lineage lineage; /* of that step's state; zeros: remembered alone, or step 0 */
+    bool normed;            /* norm_bits and samples_hash are known to be that step's */
+    bool prepared; /* gradients of applied + 1 are reduced and kept, our norm was sent */
+    struct lineage prepared_in; /* the epoch in which they were computed */
     uint64_t norm_bits;    /* IEEE bits of the global gradient norm of step `applied` (for
-                              those who only prepared it) */
+                           those who only prepared it) */
     uint64_t samples_hash; /* running hash after `applied` */
     bool has_data;         /* holds the job's data set */
     int holdings_count;
@@ -56,16 +58,17 @@ struct transfer {
 };
 
 struct recovery {
-    int64_t base_step;       /* training goes on with base_step + 1 */
-    bool apply_prepared;     /* members with applied == base_step - 1 apply what they
-                            prepared, with this norm */
-    uint64_t prepared_epoch; /* ... in this epoch: that of those who did apply it */
+    int64_t base_step;      /* training goes on with base_step + 1 */
+    struct lineage lineage; /* of the base step's state: base_step alone names none */
+    bool apply_prepared;    /* members with applied == base_step - 1 who prepared it in
+                               that lineage's epoch apply it, with this norm */
+    bool normed;            /* norm_bits is the base step's */
     uint64_t norm_bits;
     uint64_t samples_hash;
-    int64_t steps_lost;  /* applied by somebody who reported, and given up; when nobody
+    int64_t steps_lost; /* applied by somebody who reported, and given up; when nobody
                             has live state, by what they remember */
-    int64_t copied_step; /* newest step of which two members have a copy of every layer,
-                            else one; -1: none */
+    struct state_name copied; /* the newest of which two members have a copy of every
+                                 layer, else one; step -1: none */
     bool copy_soon; /* one more loss might cost more than the steps since then: copy at
                        base_step + 1, not only when it is due */
     int transfers_count;
@@ -76,9 +79,11 @@ struct recovery {
 };
 
 /* `progress`: one per cluster node. The largest step wins of which every layer is held by
- * somebody who reported; SOURCE_SEED covers step 0. Prepared gradients count where a
- * member of the same epoch applied the step: one who was away while the others did the
- * step again gets state instead. Sources are spread: same zone first,
+ * somebody who reported, all in one lineage, and of two lineages the later one;
+ * SOURCE_SEED covers step 0. Who holds the step in another lineage holds nothing of it:
+ * one who was away while the others did the step again gets state instead. Prepared
+ * gradients count where a member applied what was computed in the same epoch. Sources are
+ * spread: same zone first,
  * then the holder with the fewest layers to give, then the lowest number. ERR_PLAN when
  * no reporting member has the data set. */
 int recover(const struct plan *plan, const struct plan_request *request,

@@ -21,7 +21,7 @@ part_new(const struct model_shape *shape, int first_layer, int layers, struct er
     struct held *held = xcalloc(1, sizeof(*held));
     held->first_layer = first_layer;
     held->layers = layers;
-    held->header.step = -1;
+    held->header.name.step = -1;
     layout_of(shape, first_layer, layers, &held->layout);
     held->bytes = (size_t)held->layout.weights * STATE_KINDS * sizeof(float);
     held->state = alloc_arena(held->bytes);
@@ -74,7 +74,7 @@ held_free_all(struct train *train)
 {
     while (train->held_count > 0)
         held_free(train, train->held[train->held_count - 1]);
-    train->copied_step = -1;
+    train->copied.step = -1;
 }
 
 const float *
@@ -104,23 +104,23 @@ held_copy_stage(struct train *train, struct held *held)
                    stage_state(train->stage, tensor, (enum state_kind)kind),
                    (size_t)spec.elements * sizeof(float));
     }
-    held->header.step = train->applied;
+    held->header.name = (struct state_name){train->applied, train->lineage};
     held->header.samples_hash = train->samples_hash;
 }
 
 static bool
 readable(const struct held *held)
 {
-    return held->header.step >= 0 && !held->coming;
+    return held->header.name.step >= 0 && !held->coming;
 }
 
 const struct held *
-held_find(const struct train *train, int64_t step, int layer)
+held_find(const struct train *train, const struct state_name *name, int layer)
 {
     for (int i = 0; i < train->held_count; i++) {
         const struct held *held = train->held[i];
-        if (readable(held) && held->header.step == step && layer >= held->first_layer &&
-            layer < held->first_layer + held->layers)
+        if (readable(held) && state_same(&held->header.name, name) &&
+            layer >= held->first_layer && layer < held->first_layer + held->layers)
             return held;
     }
     return NULL;
@@ -131,24 +131,25 @@ bool
 snapshot_overwritable(const struct train *train, const struct held *held)
 {
     return held->sends_count == 0 && !held->coming && !held->pending &&
-           (held->header.step < 0 || held->header.step != train->copied_step);
+           (held->header.name.step < 0 ||
+            !state_same(&held->header.name, &train->copied));
 }
 
 /* All copies of `step` are complete: what is older has done its duty. */
 void
 held_copied(struct train *train, int64_t step)
 {
-    if (step <= train->copied_step)
+    if (step <= train->copied.step)
         return;
-    train->copied_step = step;
+    train->copied = (struct state_name){step, train->newest};
     for (int i = train->held_count - 1; i >= 0; i--) {
         struct held *held = train->held[i];
-        if (held->header.step <= step)
+        if (held->header.name.step <= step)
             held->pending = false;
-        if (held->header.step >= step || held->sends_count || held->coming)
+        if (held->header.name.step >= step || held->sends_count || held->coming)
             continue;
         if (held->reserved)
-            held->header.step = -1;
+            held->header.name.step = -1;
         else
             held_free(train, held);
     }
@@ -157,48 +158,52 @@ held_copied(struct train *train, int64_t step)
 /* ---- what a halted node says ---- */
 
 static void
-add_holding(struct progress *out, enum state_source source, int64_t step, int first_layer,
-            int layers, uint64_t samples_hash)
+add_holding(struct progress *out, enum state_source source, const struct state_name *name,
+            int first_layer, int layers, uint64_t samples_hash)
 {
     if (out->holdings_count == HOLDINGS_MAX)
         return;
     out->holdings[out->holdings_count++] = (struct holding){.source = source,
-                                                            .step = step,
+                                                            .name = *name,
                                                             .first_layer = first_layer,
                                                             .layers = layers,
                                                             .samples_hash = samples_hash};
 }
 
-/* Runs of layers of which there is a copy of this step. */
+/* Runs of layers of which there is a copy in this state. */
 static void
-add_copies(const struct train *train, struct progress *out, int64_t step)
+add_copies(const struct train *train, struct progress *out, const struct state_name *name)
 {
     int layers = workload_layers(&train->shape);
     int first = -1;
     uint64_t hash = 0;
     for (int l = 0; l <= layers; l++) {
-        const struct held *held = l < layers ? held_find(train, step, l) : NULL;
+        const struct held *held = l < layers ? held_find(train, name, l) : NULL;
         if (held && first < 0) {
             first = l;
             hash = held->header.samples_hash;
         } else if (!held && first >= 0) {
-            add_holding(out, SOURCE_COPY, step, first, l - first, hash);
+            add_holding(out, SOURCE_COPY, name, first, l - first, hash);
             first = -1;
         }
     }
 }
 
-/* The newest step below `below` of which there is a copy, -1: none. */
-static int64_t
-step_below(const struct train *train, int64_t below)
+/* The newest state below `below` of which there is a copy; false: none. */
+static bool
+name_below(const struct train *train, const struct state_name *below,
+           struct state_name *out)
 {
-    int64_t step = -1;
+    bool found = false;
     for (int i = 0; i < train->held_count; i++) {
         const struct held *held = train->held[i];
-        if (readable(held) && held->header.step < below && held->header.step > step)
-            step = held->header.step;
+        if (!readable(held) || state_compare(&held->header.name, below) >= 0 ||
+            (found && state_compare(&held->header.name, out) <= 0))
+            continue;
+        *out = held->header.name;
+        found = true;
     }
-    return step;
+    return found;
 }
 
 void
@@ -210,24 +215,27 @@ snapshot_holdings(const struct train *train, struct progress *out)
     out->has_data = train->has_data;
     if (ours) {
         out->applied = train->applied;
+        out->lineage = train->lineage;
+        out->normed = train->normed;
         out->prepared = train->prepared;
-        out->epoch = train->computed_epoch;
+        out->prepared_in = train->prepared_in;
         out->norm_bits = train->norm_bits;
         out->samples_hash = train->samples_hash;
         if (train->live)
-            add_holding(out, SOURCE_LIVE, train->applied, train->spec.first_layer,
-                        train->spec.layers, train->samples_hash);
+            add_holding(out, SOURCE_LIVE,
+                        &(struct state_name){train->applied, train->lineage},
+                        train->spec.first_layer, train->spec.layers, train->samples_hash);
     }
-    if (train->disk_step >= 0)
-        add_holding(out, SOURCE_DISK, train->disk_step, 0,
+    if (train->disk.step >= 0)
+        add_holding(out, SOURCE_DISK, &train->disk, 0,
                     workload_layers(&train->disk_shape), train->disk_samples_hash);
     if (!ours)
         return;
     /* What is complete everywhere first: it must not be crowded out. */
-    if (train->copied_step >= 0)
-        add_copies(train, out, train->copied_step);
-    for (int64_t step = step_below(train, INT64_MAX); step >= 0;
-         step = step_below(train, step))
-        if (step != train->copied_step)
-            add_copies(train, out, step);
+    if (train->copied.step >= 0)
+        add_copies(train, out, &train->copied);
+    struct state_name name = {.step = INT64_MAX}, next;
+    for (; name_below(train, &name, &next); name = next)
+        if (!state_same(&next, &train->copied))
+            add_copies(train, out, &next);
 }

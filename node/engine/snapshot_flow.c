@@ -47,6 +47,14 @@ copy_tag(int64_t step, bool gather, int part)
     return (uint64_t)step * 4 + (gather ? 2 : 0) + (uint64_t)part;
 }
 
+/* The state that a step of this epoch leaves: the base step's is older. */
+static struct state_name
+name_in_epoch(const struct train *train, int64_t step)
+{
+    const struct state_name base = train_base(train);
+    return step > base.step ? (struct state_name){step, train->epoch->lineage} : base;
+}
+
 /* ---- receiving ---- */
 
 /* The first multiple of `every` (0: never) above `step`. */
@@ -115,7 +123,7 @@ inbound_buffer(struct train *train, struct inbound *in)
     for (int i = 0; i < 2; i++) {
         struct held *held = in->buffers[i];
         if (snapshot_overwritable(train, held) &&
-            (!best || held->header.step < best->header.step))
+            (!best || held->header.name.step < best->header.name.step))
             best = held;
     }
     return best;
@@ -139,7 +147,7 @@ inbound_post(struct train *train, struct inbound *in)
     if (!in->into)
         return;
     in->into->coming = true;
-    in->into->header.step = -1;
+    in->into->header.name.step = -1;
     in->state_op =
         bulk_receive(port, in->peer, BULK_COPY, copy_tag(in->step, in->gather, 1),
                      in->into->state, in->into->bytes);
@@ -217,6 +225,7 @@ gather_part_done(struct train *train, int stage)
 {
     struct gather *gather = &train->gather;
     gather->job->info.samples_hash = gather->job->parts[stage]->header.samples_hash;
+    gather->job->info.lineage = gather->job->parts[stage]->header.name.lineage;
     if (--gather->missing > 0)
         return;
     gather->state = GATHER_WRITING;
@@ -256,7 +265,7 @@ take_written(struct train *train, struct write_job *job)
         return;
     }
     if (id_equal(&job->info.job, &train->expected)) {
-        train->disk_step = job->info.step;
+        train->disk = (struct state_name){job->info.step, job->info.lineage};
         train->disk_samples_hash = job->info.samples_hash;
         train->disk_shape = job->info.shape;
         snprintf(train->disk_path, sizeof(train->disk_path), "%s", job->path);
@@ -295,10 +304,14 @@ take_header(struct train *train, struct inbound *in)
     struct err err;
     int failed = bulk_wait(train_port(train, BULK_COPY), in->header_op, 0, &err);
     in->header_op = 0;
-    if (!failed && in->header.step != in->step)
-        failed =
-            err_set(&err, ERR_WIRE, "peer %d sent a copy of step %lld instead of %lld",
-                    in->peer, (long long)in->header.step, (long long)in->step);
+    const struct state_name due = name_in_epoch(train, in->step);
+    if (!failed && !state_same(&in->header.name, &due))
+        failed = err_set(&err, ERR_WIRE,
+                         "peer %d sent a copy of step %lld as epoch %llu computed it, "
+                         "instead of step %lld of epoch %llu",
+                         in->peer, (long long)in->header.name.step,
+                         (unsigned long long)in->header.name.lineage.epoch,
+                         (long long)due.step, (unsigned long long)due.lineage.epoch);
     if (failed) {
         inbound_failed(train, in, &err);
         return;
@@ -323,7 +336,7 @@ take_state(struct train *train, struct inbound *in)
     if (in->gather) {
         gather_part_done(train, in->stage);
     } else {
-        in->into->pending = in->step > train->copied_step;
+        in->into->pending = in->step > train->copied.step;
         struct train_report report = {
             .kind = REPORT_COPIED, .stage = in->stage, .step = in->step};
         train_report(train, &report);
@@ -349,7 +362,7 @@ pump_sends(struct train *train, struct held *held)
 static void
 pump_own_part(struct train *train)
 {
-    if (!train->own_gather || !gather_opens(train, train->own_gather->header.step))
+    if (!train->own_gather || !gather_opens(train, train->own_gather->header.name.step))
         return;
     struct held *from = train->own_gather;
     struct held *part = train->gather.job->parts[train->stage_number];
@@ -401,7 +414,7 @@ static void
 send_to(struct train *train, struct held *held, int peer, bool gather)
 {
     struct bulk_port *port = train_port(train, BULK_COPY);
-    int64_t step = held->header.step;
+    int64_t step = held->header.name.step;
     must(held->sends_count + 2 <= HELD_SENDS_MAX);
     held->sends[held->sends_count++] =
         bulk_send(port, peer, BULK_COPY, copy_tag(step, gather, 0), &held->header,
@@ -434,7 +447,7 @@ snapshot_buffer(struct train *train, bool part, struct err *err)
         for (int i = 0; i < train->snapshots_count; i++) {
             struct held *held = train->snapshots[i];
             if (snapshot_overwritable(train, held) && held != train->own_gather &&
-                (!best || held->header.step < best->header.step))
+                (!best || held->header.name.step < best->header.name.step))
                 best = held;
         }
         if (best && !(part && train->own_gather))
@@ -461,7 +474,7 @@ flow_step(struct train *train, int64_t step, struct err *err)
     if (!held)
         return -1;
     held_copy_stage(train, held);
-    held->header.copied_step = train->copied_step;
+    held->header.copied_step = train->copied.step;
     held->pending = copy;
     if (copy)
         send_to(train, held, duties->keeper[train->stage_number], false);
@@ -489,8 +502,8 @@ reserve(struct train *train, const struct plan_stage *stage, const struct held *
         struct held *held = train->held[i];
         if (!held->reserved && held != train->moved &&
             held->first_layer == stage->first_layer && held->layers == stage->layers &&
-            (!beside || held->header.step < 0 ||
-             held->header.step != beside->header.step))
+            (!beside || held->header.name.step < 0 ||
+             held->header.name.step != beside->header.name.step))
             found = held;
     }
     if (!found)
@@ -558,7 +571,7 @@ flow_open(struct train *train, struct err *err)
         return -1;
     /* What an older epoch left and no copy is in: nobody will miss it. */
     for (int i = train->held_count - 1; i >= 0; i--)
-        if (!train->held[i]->reserved && train->held[i]->header.step < 0)
+        if (!train->held[i]->reserved && train->held[i]->header.name.step < 0)
             held_free(train, train->held[i]);
     return 0;
 }
@@ -573,7 +586,7 @@ flow_close(struct train *train)
     for (int i = 0; i < train->held_count; i++) {
         struct held *held = train->held[i];
         if (held->coming)
-            held->header.step = -1;
+            held->header.name.step = -1;
         held->coming = held->reserved = held->pending = false;
         held->sends_count = 0;
     }

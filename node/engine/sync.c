@@ -203,7 +203,7 @@ commit_exchange(struct train *train, int64_t step, struct commit_result *out,
     write_own(train, step);
     /* Before anybody can have it: whoever counts on our norm finds our gradients. */
     train->prepared = true;
-    train->computed_epoch = train->epoch->epoch;
+    train->prepared_in = train->epoch->lineage;
     for (int i = 0; i < commit->workers_count; i++)
         if (i != commit->own)
             commit->sends[i] =

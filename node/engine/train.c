@@ -30,7 +30,7 @@ plan_place(const struct plan *plan, int node, int *stage, int *pipeline)
 void
 train_report(struct train *train, struct train_report *report)
 {
-    report->epoch = train->epoch_number;
+    report->epoch = train->newest.epoch;
     while (!mailbox_put(train->reports, report)) {
         if (atomic_load(&train->stopping)) {
             free(report->progress);
@@ -80,7 +80,7 @@ train_listen(struct train *train, struct err *err)
     if (train->has_order || atomic_load(&train->stopping) ||
         bulk_port_stopped(train->ports[BULK_ENGINE]))
         return err_set(err, ERR_STOPPED, "epoch %llu has ended",
-                       (unsigned long long)train->epoch_number);
+                       (unsigned long long)train->newest.epoch);
     return 0;
 }
 
@@ -109,6 +109,13 @@ train_rest(struct train *train, int timeout_ms)
     mailbox_clear(train->from_writer);
 }
 
+struct state_name
+train_base(const struct train *train)
+{
+    const struct recovery *recovery = &train->epoch->recovery;
+    return (struct state_name){recovery->base_step, recovery->lineage};
+}
+
 struct bulk_port *
 train_port(struct train *train, enum bulk_channel channel)
 {
@@ -123,7 +130,7 @@ look_at_disk(struct train *train)
 {
     train->expect_due = false;
     train->has_data = data_present(train, &train->data_expected);
-    train->disk_step = -1;
+    train->disk.step = -1;
     if (id_empty(&train->expected))
         return;
     char root[PATH_BYTES_MAX], damaged[ERR_MSG_SIZE] = "";
@@ -134,7 +141,7 @@ look_at_disk(struct train *train)
                           sizeof(damaged), &err) == 0) {
         struct checkpoint *checkpoint = checkpoint_open(train->disk_path, &info, &err);
         if (checkpoint) {
-            train->disk_step = info.step;
+            train->disk = (struct state_name){info.step, info.lineage};
             train->disk_samples_hash = info.samples_hash;
             train->disk_shape = info.shape;
             checkpoint_info_release(&info);
@@ -159,7 +166,7 @@ begin_epoch(struct train *train, struct train_epoch *epoch)
 {
     end_if_begun(train);
     train->epoch = epoch;
-    train->epoch_number = epoch->epoch;
+    train->newest = epoch->lineage;
     if (!id_equal(&train->expected, &epoch->job.id) ||
         !id_equal(&train->data_expected, &epoch->job.data)) {
         train->expected = epoch->job.id;
@@ -193,7 +200,7 @@ drop(struct train *train)
     job_drop(train);
     memset(&train->expected, 0, sizeof(train->expected));
     memset(&train->data_expected, 0, sizeof(train->data_expected));
-    train->disk_step = -1;
+    train->disk.step = -1;
     train->has_data = false;
 }
 
@@ -292,7 +299,7 @@ train_start(const struct train_options *options, struct err *err)
     train->from_writer = mailbox_new(sizeof(struct write_job *), WRITES_MAX);
     for (int i = 0; i < BULK_PORTS; i++)
         train->ports[i] = bulk_port(options->bulk, (enum bulk_port_kind)i);
-    train->applied = train->disk_step = train->copied_step = -1;
+    train->applied = train->disk.step = train->copied.step = -1;
     int failed = pthread_create(&train->writer, NULL, flow_writer, train);
     must(!failed);
     failed = pthread_create(&train->thread, NULL, run, train);

@@ -41,8 +41,8 @@ struct train_job {
 
 /* An epoch's orders for this node. Owned by the engine once sent. */
 struct train_epoch {
-    uint64_t epoch;
-    int self; /* our cluster node number = bulk peer number */
+    struct lineage lineage; /* of what is computed in it; .epoch is the epoch's number */
+    int self;               /* our cluster node number = bulk peer number */
     struct train_job job;
     struct plan_request request;
     struct cluster cluster; /* owned */

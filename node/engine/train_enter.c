@@ -15,9 +15,10 @@ job_drop(struct train *train)
     data_close(train->data);
     train->data = NULL;
     memset(&train->job, 0, sizeof(train->job));
-    train->live = train->prepared = false;
+    train->live = train->prepared = train->normed = false;
     train->applied = -1;
-    train->norm_bits = train->samples_hash = train->computed_epoch = 0;
+    train->lineage = train->prepared_in = (struct lineage){0};
+    train->norm_bits = train->samples_hash = 0;
 }
 
 /* What this epoch makes of the state that we come with: of its base step, or of no
@@ -26,8 +27,9 @@ static void
 bring_to_base(struct train *train)
 {
     const struct recovery *recovery = &train->epoch->recovery;
+    const struct state_name base = train_base(train);
     if (train->live && train->prepared && recovery->apply_prepared &&
-        train->computed_epoch == recovery->prepared_epoch &&
+        lineage_same(&train->prepared_in, &base.lineage) &&
         train->applied == recovery->base_step - 1) {
         double norm;
         memcpy(&norm, &recovery->norm_bits, sizeof(norm));
@@ -35,17 +37,20 @@ bring_to_base(struct train *train)
     }
     train->prepared = false;
     train->samples_hash = recovery->samples_hash;
-    train->live = train->live && train->applied == recovery->base_step;
+    const struct state_name own = {train->applied, train->lineage};
+    bool same = state_same(&own, &base);
+    train->live = train->live && same;
     train->live_at_base = train->live;
-    if (train->applied != recovery->base_step) {
-        train->computed_epoch = 0;
+    if (!same) {
+        train->normed = recovery->normed;
         train->norm_bits = recovery->norm_bits;
-        train->applied = recovery->base_step;
+        train->applied = base.step;
+        train->lineage = base.lineage;
     }
-    /* Copies of steps that are given up must never meet those that replace them. */
-    train->copied_step = recovery->copied_step;
+    /* Copies of steps that are given up have done their duty. */
+    train->copied = recovery->copied;
     for (int i = train->held_count - 1; i >= 0; i--)
-        if (train->held[i]->header.step > recovery->base_step)
+        if (train->held[i]->header.name.step > base.step)
             held_free(train, train->held[i]);
 }
 
@@ -196,7 +201,7 @@ epoch_begin(struct train *train, struct err *err)
 {
     const struct train_epoch *epoch = train->epoch;
     for (int i = 0; i < BULK_PORTS; i++)
-        bulk_port_enter(train->ports[i], epoch->epoch);
+        bulk_port_enter(train->ports[i], epoch->lineage.epoch);
     if (!id_equal(&train->job, &epoch->job.id))
         job_drop(train);
     train->job = epoch->job.id;

@@ -32,9 +32,11 @@
 /* ---- state in memory ---- */
 
 struct copy_header {
-    int64_t step;
+    struct state_name name;
     uint64_t samples_hash;
-    int64_t copied_step; /* what its source knows to be complete everywhere */
+    int64_t
+        copied_step; /* what its source knows to be complete everywhere; above the base
+                            step: of this epoch's lineage */
 };
 
 enum { HELD_MAX = 4 * STAGES_MAX, HELD_SENDS_MAX = 6 };
@@ -45,7 +47,7 @@ struct held {
     struct stage_layout layout;
     float *state; /* weights, moment 1, moment 2: layout.weights floats each */
     size_t bytes;
-    struct copy_header header; /* step -1: nothing in it */
+    struct copy_header header; /* name.step -1: nothing in it */
     bool reserved;             /* a buffer of this epoch */
     bool pending;              /* of this epoch, not known to be complete everywhere */
     bool coming;               /* being received: not to be read */
@@ -193,8 +195,8 @@ struct train {
     /* The job, and what is on disk of it. */
     struct id job; /* of the state below; empty: none */
     struct id expected, data_expected;
-    bool expect_due;   /* expected has changed, and the disk was not looked at since */
-    int64_t disk_step; /* -1: none */
+    bool expect_due; /* expected has changed, and the disk was not looked at since */
+    struct state_name disk; /* step -1: none */
     uint64_t disk_samples_hash;
     struct model_shape disk_shape;
     char disk_path[PATH_BYTES_MAX];
@@ -210,22 +212,24 @@ struct train {
     struct stage *stage;
     struct model_shape shape;
     struct stage_spec spec;
-    bool live;         /* the stage's state is whole, of step `applied` */
-    bool live_at_base; /* what we came into this epoch with was of its base step */
-    int64_t applied;   /* -1: none */
+    bool live;              /* the stage's state is whole, of step `applied` */
+    bool live_at_base;      /* what we came into this epoch with was of its base step */
+    int64_t applied;        /* -1: none */
+    struct lineage lineage; /* of the state of step `applied` */
+    bool normed;            /* norm_bits is that step's */
     bool prepared;
+    struct lineage prepared_in;
     uint64_t norm_bits, samples_hash;
-    uint64_t computed_epoch;
 
     /* Copies. */
     int held_count;
     struct held *held[HELD_MAX];
     struct held *moved; /* what the stage before this one held, until a step is applied */
-    int64_t copied_step;
+    struct state_name copied;
 
     /* The epoch. */
     struct train_epoch *epoch; /* NULL: halted */
-    uint64_t epoch_number;     /* of the newest that was begun */
+    struct lineage newest;     /* of what the newest epoch that was begun computes */
     bool computing;            /* has a part in the plan, steps are left */
     bool done_due, computed;
     int stage_number, pipeline; /* -1: no part */
@@ -266,6 +270,8 @@ int train_listen(struct train *train, struct err *err);
 /* Wait for orders, a port or the writer, at most `timeout_ms`. */
 void train_rest(struct train *train, int timeout_ms);
 struct bulk_port *train_port(struct train *train, enum bulk_channel channel);
+/* The state that the epoch begins with. */
+struct state_name train_base(const struct train *train);
 /* A node's place in a plan; false: it has no part. */
 bool plan_place(const struct plan *plan, int node, int *stage, int *pipeline);
 
@@ -311,6 +317,8 @@ void handover_send(struct train *train, struct handover *handover, int peer, uin
 /* ---- train_step.c ---- */
 
 int train_step(struct train *train, struct err *err);
+/* The update with what was prepared; the state is then of the lineage in which that was
+ * computed. */
 void train_apply(struct train *train, int64_t step, double norm);
 
 /* ---- pipeline.c ---- */
@@ -346,8 +354,10 @@ void held_free_all(struct train *train);
 void held_copy_stage(struct train *train, struct held *held);
 const float *held_tensor(const struct model_shape *shape, const struct held *held,
                          int tensor, enum state_kind kind);
-/* A copy that has the layer at this step, NULL: none. */
-const struct held *held_find(const struct train *train, int64_t step, int layer);
+/* A copy that has the layer of this state, NULL: none. */
+const struct held *held_find(const struct train *train, const struct state_name *name,
+                             int layer);
+/* All copies of a step of the newest epoch are complete. */
 void held_copied(struct train *train, int64_t step);
 void snapshot_holdings(const struct train *train, struct progress *out);
 bool snapshot_overwritable(const struct train *train, const struct held *held);

@@ -28,6 +28,8 @@ train_apply(struct train *train, int64_t step, double norm)
     stage_update(train->stage, &options);
     train->compute_us += clock_thread_cpu_us() - started_us;
     train->applied = step;
+    train->lineage = train->prepared_in;
+    train->normed = true;
     train->prepared = false;
     memcpy(&train->norm_bits, &norm, sizeof(norm));
 }

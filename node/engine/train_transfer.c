@@ -58,13 +58,15 @@ open_checkpoint(struct train *train, struct handover *handover, struct err *err)
     handover->checkpoint = checkpoint_open(train->disk_path, &info, err);
     if (!handover->checkpoint)
         return -1;
-    int64_t step = info.step;
+    const struct state_name found = {info.step, info.lineage}, base = train_base(train);
     checkpoint_info_release(&info);
-    if (step != train->epoch->recovery.base_step)
+    if (!state_same(&found, &base))
         return err_set(err, ERR_CORRUPT,
-                       "checkpoint \"%s\" is of step %lld, expected %lld",
-                       train->disk_path, (long long)step,
-                       (long long)train->epoch->recovery.base_step);
+                       "checkpoint \"%s\" is of step %lld as epoch %llu computed it, "
+                       "expected step %lld of epoch %llu",
+                       train->disk_path, (long long)found.step,
+                       (unsigned long long)found.lineage.epoch, (long long)base.step,
+                       (unsigned long long)base.lineage.epoch);
     return 0;
 }
 
@@ -98,10 +100,11 @@ find_piece(struct train *train, const struct transfer *transfer,
            const struct piece *piece, int kind)
 {
     const struct held *held = train->moved;
+    const struct state_name base = train_base(train);
     if (transfer->source == SOURCE_LIVE && !train->live_at_base)
         return NULL;
     if (transfer->source == SOURCE_COPY)
-        held = held_find(train, train->epoch->recovery.base_step, transfer->layer);
+        held = held_find(train, &base, transfer->layer);
     else if (!held)
         return stage_state(train->stage, piece->tensor, (enum state_kind)kind);
     return held ? held_tensor(&train->shape, held, piece->tensor, (enum state_kind)kind)

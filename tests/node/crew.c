@@ -371,7 +371,7 @@ make_epoch(const struct crew *crew, int self, int members,
 {
     struct train_epoch *epoch = xcalloc(1, sizeof(*epoch));
     struct err err = {0};
-    epoch->epoch = crew->epoch;
+    epoch->lineage = (struct lineage){crew->epoch, crew->epoch + 77};
     epoch->self = self;
     epoch->job = crew->job;
     epoch->request = crew->request;
@@ -398,7 +398,7 @@ forget_above(struct crew *crew, int64_t base_step)
         crew->nodes[i].applied = base_step;
     for (int s = 0; s < STAGES_MAX; s++)
         crew->copied[s] = -1;
-    crew->copied_everywhere = crew->recovery.copied_step;
+    crew->copied_everywhere = crew->recovery.copied.step;
 }
 
 int

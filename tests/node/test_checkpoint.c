@@ -68,6 +68,7 @@ setup(void)
     suite_folder(root);
     path_join(folder, root, "sail");
     info = (struct checkpoint_info){
+        .lineage = {UINT64_C(3) << 32 | 9, UINT64_MAX - 5},
         .seed = UINT64_MAX,
         .job = {{7}},
         .data = {{8}},
@@ -116,6 +117,7 @@ whole(const char *where, int64_t step)
     ck_assert_msg(checkpoint != NULL, "%s", err.msg);
     ck_assert_int_eq(found.step, step);
     ck_assert_uint_eq(found.samples_hash, UINT64_C(0xfedcba9876543210) + (uint64_t)step);
+    ck_assert(lineage_same(&found.lineage, &info.lineage));
     ck_assert_uint_eq(found.seed, info.seed);
     ck_assert(id_equal(&found.job, &info.job) && id_equal(&found.data, &info.data));
     ck_assert_int_eq(found.data_bytes, info.data_bytes);
@@ -372,6 +374,77 @@ START_TEST(of_several_runs_the_one_written_last_is_resumed)
 }
 END_TEST
 
+/* As another version of the program wrote it: only the number is another, and the manifest
+ * is right about it. */
+static void
+say_version(char version)
+{
+    char trainer[PATH_BYTES_MAX], manifest[PATH_BYTES_MAX], hex[ID_TEXT_SIZE];
+    struct buf text = {0}, lines = {0};
+    struct id hash;
+    path_join(trainer, path, "trainer_state.json");
+    path_join(manifest, path, "manifest.json");
+    ck_assert_int_eq(file_read(trainer, 1 << 20, &text, &err), 0);
+    ck_assert_int_eq(file_read(manifest, 1 << 20, &lines, &err), 0);
+    buf_add(&text, "", 1);
+    buf_add(&lines, "", 1);
+    char *at = strstr((char *)text.data, "\"version\":");
+    ck_assert_ptr_nonnull(at);
+    *strpbrk(at, "0123456789") = version;
+    key_hash(text.data, text.len - 1, &hash);
+    at = strstr((char *)lines.data, "\"trainer_state.json\"");
+    ck_assert_ptr_nonnull(at);
+    at = strchr(strstr(at, "\"blake2b\"") + 9, '"');
+    memcpy(at + 1, id_text(&hash, hex), 64);
+    ck_assert_int_eq(file_write(trainer, text.data, text.len - 1, 0600, &err), 0);
+    ck_assert_int_eq(file_write(manifest, lines.data, lines.len - 1, 0600, &err), 0);
+    buf_release(&text);
+    buf_release(&lines);
+}
+
+static struct lineage
+lineage_found(void)
+{
+    struct checkpoint_info found;
+    struct checkpoint *checkpoint = checkpoint_open(path, &found, &err);
+    ck_assert_msg(checkpoint != NULL, "%s", err.msg);
+    struct lineage lineage = found.lineage;
+    checkpoint_info_release(&found);
+    checkpoint_close(checkpoint);
+    return lineage;
+}
+
+START_TEST(a_checkpoint_of_the_older_form_is_named_by_what_is_in_it)
+{
+    write_step(20, 0);
+    struct lineage told = lineage_found();
+    ck_assert(lineage_same(&told, &info.lineage));
+    say_version('1');
+    struct lineage first = lineage_found();
+    ck_assert_uint_eq(first.epoch, 0);
+    write_step(20, 0); /* the same numbers */
+    say_version('1');
+    struct lineage same = lineage_found();
+    ck_assert(lineage_same(&first, &same));
+    ((float *)(uintptr_t)state.tensors[2][1])[0] += 1;
+    ck_assert_int_eq(checkpoint_write(folder, &info, &state, 0, path, &err), 0);
+    say_version('1');
+    struct lineage other = lineage_found();
+    ck_assert(!lineage_same(&first, &other));
+}
+END_TEST
+
+START_TEST(a_checkpoint_of_a_form_that_is_not_known_is_refused)
+{
+    struct checkpoint_info found;
+    write_step(20, 0);
+    say_version('3');
+    ck_assert_ptr_null(checkpoint_open(path, &found, &err));
+    ck_assert_int_eq(err.code, ERR_CORRUPT);
+    ck_assert_msg(strstr(err.msg, "version 3"), "%s", err.msg);
+}
+END_TEST
+
 START_TEST(a_tensor_of_another_shape_is_refused)
 {
     write_step(1, 0);
@@ -610,6 +683,8 @@ suite_checkpoint(void)
     tcase_add_test(tests, a_damaged_older_one_does_not_count_among_those_kept);
     tcase_add_test(tests, the_same_step_again_replaces_the_first);
     tcase_add_test(tests, of_several_runs_the_one_written_last_is_resumed);
+    tcase_add_test(tests, a_checkpoint_of_the_older_form_is_named_by_what_is_in_it);
+    tcase_add_test(tests, a_checkpoint_of_a_form_that_is_not_known_is_refused);
     tcase_add_test(tests, a_tensor_of_another_shape_is_refused);
     tcase_add_test(tests, a_file_that_may_not_grow_leaves_the_older_checkpoint);
     tcase_add_test(tests, a_full_disk_leaves_the_older_checkpoint);

@@ -55,18 +55,40 @@ scene_close(struct scene *scene)
     cluster_release(&scene->cluster);
 }
 
+static struct lineage
+lineage_of(uint64_t epoch)
+{
+    return (struct lineage){epoch, epoch + 77};
+}
+
+static void
+hold_in(struct scene *scene, uint64_t epoch, int node, enum state_source source,
+        int64_t step, int first, int layers)
+{
+    struct progress *progress = &scene->progress[node];
+    progress->holdings[progress->holdings_count++] = (struct holding){
+        source, {step, lineage_of(epoch)}, first, layers, (uint64_t)step * 1000};
+    if (source == SOURCE_LIVE) {
+        progress->applied = step;
+        progress->lineage = lineage_of(epoch);
+        progress->normed = true;
+        progress->samples_hash = (uint64_t)step * 1000;
+        progress->norm_bits = (uint64_t)step + 7;
+    }
+}
+
 static void
 hold(struct scene *scene, int node, enum state_source source, int64_t step, int first,
      int layers)
 {
-    struct progress *progress = &scene->progress[node];
-    progress->holdings[progress->holdings_count++] =
-        (struct holding){source, step, first, layers, (uint64_t)step * 1000};
-    if (source == SOURCE_LIVE) {
-        progress->applied = step;
-        progress->samples_hash = (uint64_t)step * 1000;
-        progress->norm_bits = (uint64_t)step + 7;
-    }
+    hold_in(scene, 4, node, source, step, first, layers);
+}
+
+static void
+prepare(struct scene *scene, int node, uint64_t epoch)
+{
+    scene->progress[node].prepared = true;
+    scene->progress[node].prepared_in = lineage_of(epoch);
 }
 
 static int
@@ -123,7 +145,6 @@ START_TEST(what_all_remember_and_nobody_has_is_done_again_and_counted)
     hold(&scene, 0, SOURCE_DISK, 200, 0, 6); /* all were ended; a checkpoint is left */
     scene.progress[0].applied = 260;
     scene.progress[1].applied = 258;
-    scene.progress[0].epoch = scene.progress[1].epoch = 0;
     must_recover(&scene);
     ck_assert_int_eq(scene.recovery.base_step, 200);
     ck_assert_int_eq(scene.recovery.steps_lost, 60);
@@ -148,7 +169,7 @@ START_TEST(who_prepared_what_another_applied_applies_it_too)
     scene_open(&scene, 2, 1, 2, 1);
     hold(&scene, 0, SOURCE_LIVE, 10, 0, 3);
     hold(&scene, 1, SOURCE_LIVE, 9, 3, 3);
-    scene.progress[1].prepared = true;
+    prepare(&scene, 1, 4);
     must_recover(&scene);
     ck_assert_int_eq(scene.recovery.base_step, 10);
     ck_assert(scene.recovery.apply_prepared);
@@ -167,7 +188,8 @@ START_TEST(a_step_that_nobody_applied_is_done_again)
     scene_open(&scene, 2, 1, 2, 1);
     hold(&scene, 0, SOURCE_LIVE, 9, 0, 3);
     hold(&scene, 1, SOURCE_LIVE, 9, 3, 3);
-    scene.progress[0].prepared = scene.progress[1].prepared = true;
+    prepare(&scene, 0, 4);
+    prepare(&scene, 1, 4);
     must_recover(&scene);
     ck_assert_int_eq(scene.recovery.base_step, 9);
     ck_assert(!scene.recovery.apply_prepared);
@@ -179,15 +201,71 @@ START_TEST(gradients_of_an_epoch_that_was_redone_are_not_applied)
 {
     struct scene scene;
     scene_open(&scene, 4, 2, 2, 2);
-    hold(&scene, 0, SOURCE_LIVE, 10, 0, 3);
-    hold(&scene, 2, SOURCE_LIVE, 10, 3, 3);
+    hold_in(&scene, 5, 0, SOURCE_LIVE, 10, 0, 3);
+    hold_in(&scene, 5, 2, SOURCE_LIVE, 10, 3, 3);
     hold(&scene, 1, SOURCE_LIVE, 9, 0, 3); /* slept through the epoch after */
-    scene.progress[1].prepared = true;
-    scene.progress[1].epoch = 4;
-    scene.progress[0].epoch = scene.progress[2].epoch = 5;
+    prepare(&scene, 1, 4);
     must_recover(&scene);
     ck_assert_int_eq(scene.recovery.base_step, 10);
     ck_assert(!scene.recovery.apply_prepared);
+    ck_assert_int_eq(way_of(&scene, 1, 0)->from, 0);
+    scene_close(&scene);
+}
+END_TEST
+
+START_TEST(a_step_that_was_done_again_is_not_the_one_that_another_still_holds)
+{
+    struct scene scene;
+    scene_open(&scene, 3, 1, 1, 3);
+    hold_in(&scene, 7, 0, SOURCE_LIVE, 48, 0, 6);
+    hold_in(&scene, 3, 1, SOURCE_LIVE, 48, 0, 6); /* was away while it was done again */
+    hold_in(&scene, 3, 2, SOURCE_DISK, 48, 0, 6);
+    must_recover(&scene);
+    ck_assert_int_eq(scene.recovery.base_step, 48);
+    ck_assert_uint_eq(scene.recovery.lineage.epoch, 7);
+    for (int node = 0; node < 3; node++)
+        for (int layer = 0; layer < 6; layer++)
+            ck_assert_int_eq(way_of(&scene, node, layer)->from, 0);
+    scene_close(&scene);
+
+    /* Of neither is every layer there: one of both would be nobody's state. */
+    scene_open(&scene, 2, 1, 2, 1);
+    hold_in(&scene, 7, 0, SOURCE_LIVE, 48, 0, 3);
+    hold_in(&scene, 3, 1, SOURCE_LIVE, 48, 3, 3);
+    hold_in(&scene, 3, 0, SOURCE_COPY, 40, 0, 3);
+    hold_in(&scene, 3, 1, SOURCE_COPY, 40, 3, 3);
+    must_recover(&scene);
+    ck_assert_int_eq(scene.recovery.base_step, 40);
+    ck_assert_uint_eq(scene.recovery.lineage.epoch, 3);
+    scene_close(&scene);
+}
+END_TEST
+
+START_TEST(epochs_of_two_swarms_are_told_apart_by_their_decrees)
+{
+    struct scene scene;
+    scene_open(&scene, 2, 1, 1, 2);
+    hold(&scene, 0, SOURCE_DISK, 48, 0, 6);
+    hold(&scene, 1, SOURCE_DISK, 48, 0, 6);
+    scene.progress[0].holdings[0].name.lineage.tag++;
+    must_recover(&scene);
+    ck_assert_uint_eq(scene.recovery.lineage.tag, lineage_of(4).tag + 1);
+    ck_assert_int_eq(way_of(&scene, 1, 0)->from, 0);
+    scene_close(&scene);
+}
+END_TEST
+
+START_TEST(who_got_its_state_from_others_tells_nobody_a_norm_that_it_does_not_know)
+{
+    struct scene scene;
+    scene_open(&scene, 2, 1, 1, 2);
+    hold(&scene, 0, SOURCE_LIVE, 10, 0, 6);
+    scene.progress[0].normed = false;
+    hold(&scene, 1, SOURCE_LIVE, 9, 0, 6);
+    prepare(&scene, 1, 4);
+    must_recover(&scene);
+    ck_assert_int_eq(scene.recovery.base_step, 10);
+    ck_assert(!scene.recovery.apply_prepared && !scene.recovery.normed);
     ck_assert_int_eq(way_of(&scene, 1, 0)->from, 0);
     scene_close(&scene);
 }
@@ -203,7 +281,7 @@ START_TEST(a_lost_stage_falls_back_to_the_copies_of_one_step)
     hold(&scene, 0, SOURCE_COPY, 20, 0, 3);
     must_recover(&scene);
     ck_assert_int_eq(scene.recovery.base_step, 40);
-    ck_assert_int_eq(scene.recovery.copied_step, 40);
+    ck_assert_int_eq(scene.recovery.copied.step, 40);
     ck_assert_int_eq(scene.recovery.steps_lost, 7);
     ck_assert_uint_eq(scene.recovery.samples_hash, 40000);
     ck_assert_int_eq(way_of(&scene, 0, 2)->source, SOURCE_COPY);
@@ -222,11 +300,11 @@ START_TEST(a_copy_that_two_have_is_worth_more_than_a_newer_one_of_one)
     hold(&scene, 2, SOURCE_COPY, 18, 0, 6);
     must_recover(&scene);
     ck_assert_int_eq(scene.recovery.base_step, 25);
-    ck_assert_int_eq(scene.recovery.copied_step, 18);
+    ck_assert_int_eq(scene.recovery.copied.step, 18);
     ck_assert(!scene.recovery.copy_soon);
     scene.progress[2].reported = false;
     must_recover(&scene);
-    ck_assert_int_eq(scene.recovery.copied_step, 24);
+    ck_assert_int_eq(scene.recovery.copied.step, 24);
     ck_assert(scene.recovery.copy_soon);
     scene_close(&scene);
 }
@@ -284,33 +362,34 @@ random_progress(struct scene *scene, struct rng *rng)
             }
             enum state_source source =
                 i == 0 ? SOURCE_LIVE : (enum state_source)(2 + rng_below(rng, 2));
-            hold(scene, n, source, 1 + (int64_t)rng_below(rng, 5), first, count);
+            hold_in(scene, 1 + rng_below(rng, 2), n, source,
+                    1 + (int64_t)rng_below(rng, 5), first, count);
         }
-        progress->prepared = progress->applied >= 0 && rng_below(rng, 2);
-        progress->epoch = 1 + rng_below(rng, 2);
+        if (progress->applied >= 0 && rng_below(rng, 2))
+            prepare(scene, n, 1 + rng_below(rng, 2));
         progress->reported |= n == 0;
     }
 }
 
-/* Written anew and simply: is this layer there at that step? */
+/* Written anew and simply: is this layer there at that step, as that epoch computed it? */
 static bool
-has_layer(const struct scene *scene, int node, int layer, int64_t step,
+has_layer(const struct scene *scene, int node, int layer, int64_t step, uint64_t epoch,
           enum state_source source)
 {
     const struct progress *progress = &scene->progress[node];
     bool applies = false;
-    uint64_t newest = 0;
     for (int n = 0; n < scene->cluster.nodes_count; n++)
         if (scene->progress[n].reported && scene->progress[n].applied == step &&
-            scene->progress[n].epoch > newest)
-            newest = scene->progress[n].epoch;
-    applies = progress->prepared && progress->applied + 1 == step && newest > 0 &&
-              newest == progress->epoch;
+            scene->progress[n].lineage.epoch == epoch)
+            applies = true;
+    applies = applies && progress->prepared && progress->applied + 1 == step &&
+              progress->prepared_in.epoch == epoch;
     for (int i = 0; progress->reported && i < progress->holdings_count; i++) {
         const struct holding *holding = &progress->holdings[i];
         bool here = layer >= holding->first_layer &&
                     layer < holding->first_layer + holding->layers;
-        bool now = holding->step == step || (applies && holding->source == SOURCE_LIVE);
+        bool now = (holding->name.step == step && holding->name.lineage.epoch == epoch) ||
+                   (applies && holding->source == SOURCE_LIVE);
         if (here && now && (source == SOURCE_NONE || source == holding->source))
             return true;
     }
@@ -318,12 +397,12 @@ has_layer(const struct scene *scene, int node, int layer, int64_t step,
 }
 
 static bool
-whole_at(const struct scene *scene, int64_t step)
+whole_at(const struct scene *scene, int64_t step, uint64_t epoch)
 {
     for (int l = 0; l < workload_layers(&scene->request.shape); l++) {
         bool found = false;
         for (int n = 0; n < scene->cluster.nodes_count; n++)
-            found |= has_layer(scene, n, l, step, SOURCE_NONE);
+            found |= has_layer(scene, n, l, step, epoch, SOURCE_NONE);
         if (!found)
             return false;
     }
@@ -346,9 +425,10 @@ check_transfers(const struct scene *scene)
             ck_assert_int_eq(way->from, way->to);
         } else {
             ck_assert(has_layer(scene, way->from, way->layer, recovery->base_step,
-                                way->source));
+                                recovery->lineage.epoch, way->source));
         }
-        if (has_layer(scene, way->to, way->layer, recovery->base_step, SOURCE_NONE))
+        if (has_layer(scene, way->to, way->layer, recovery->base_step,
+                      recovery->lineage.epoch, SOURCE_NONE))
             ck_assert_int_eq(way->from, way->to);
     }
 }
@@ -357,7 +437,7 @@ START_TEST(the_newest_whole_step_wins_and_every_layer_has_a_source)
 {
     struct rng rng = {.seed = suite_seed(
                           "the_newest_whole_step_wins_and_every_layer_has_a_source", 11)};
-    int prepared = 0, began = 0;
+    int prepared = 0, began = 0, older = 0;
     for (int round = 0; round < 3000; round++) {
         struct scene scene;
         int stages = 1 + (int)rng_below(&rng, 3);
@@ -367,15 +447,21 @@ START_TEST(the_newest_whole_step_wins_and_every_layer_has_a_source)
         must_recover(&scene);
         const struct recovery *recovery = &scene.recovery;
         for (int64_t step = 7; step > recovery->base_step; step--)
-            ck_assert_msg(!whole_at(&scene, step), "step %d was whole", (int)step);
-        ck_assert(recovery->base_step == 0 || whole_at(&scene, recovery->base_step));
+            ck_assert_msg(!whole_at(&scene, step, 1) && !whole_at(&scene, step, 2),
+                          "step %d was whole", (int)step);
+        uint64_t epoch = recovery->lineage.epoch;
+        ck_assert(recovery->base_step == 0 ||
+                  whole_at(&scene, recovery->base_step, epoch));
+        ck_assert(epoch != 1 || !whole_at(&scene, recovery->base_step, 2));
+        older += epoch == 1;
         check_transfers(&scene);
         bool applied = false;
         int64_t newest = 0;
         for (int n = 0; n < NODES_MAX; n++) {
             if (!scene.progress[n].reported)
                 continue;
-            applied |= scene.progress[n].applied == recovery->base_step;
+            applied |= scene.progress[n].applied == recovery->base_step &&
+                       scene.progress[n].lineage.epoch == epoch;
             if (scene.progress[n].applied > newest)
                 newest = scene.progress[n].applied;
         }
@@ -387,6 +473,7 @@ START_TEST(the_newest_whole_step_wins_and_every_layer_has_a_source)
         scene_close(&scene);
     }
     ck_assert_int_gt(prepared, 100); /* the chance was not in vain */
+    ck_assert_int_gt(older, 100);
     ck_assert_int_gt(began, 10);
     ck_assert_int_lt(began, 2000);
 }
@@ -407,9 +494,10 @@ START_TEST(every_voter_finds_the_same)
                          0);
         const struct recovery *first = &scene.recovery;
         ck_assert_int_eq(first->base_step, again.base_step);
+        ck_assert_uint_eq(first->lineage.epoch, again.lineage.epoch);
         ck_assert_uint_eq(first->norm_bits, again.norm_bits);
         ck_assert_uint_eq(first->samples_hash, again.samples_hash);
-        ck_assert_int_eq(first->copied_step, again.copied_step);
+        ck_assert_int_eq(first->copied.step, again.copied.step);
         ck_assert(memcmp(first->transfers, again.transfers,
                          (size_t)again.transfers_count * sizeof(struct transfer)) == 0);
         ck_assert(memcmp(first->data_from, again.data_from, NODES_MAX * sizeof(int)) ==
@@ -492,6 +580,11 @@ suite_recover(void)
     tcase_add_test(base, who_prepared_what_another_applied_applies_it_too);
     tcase_add_test(base, a_step_that_nobody_applied_is_done_again);
     tcase_add_test(base, gradients_of_an_epoch_that_was_redone_are_not_applied);
+    tcase_add_test(base,
+                   a_step_that_was_done_again_is_not_the_one_that_another_still_holds);
+    tcase_add_test(base, epochs_of_two_swarms_are_told_apart_by_their_decrees);
+    tcase_add_test(
+        base, who_got_its_state_from_others_tells_nobody_a_norm_that_it_does_not_know);
     tcase_add_test(base, a_lost_stage_falls_back_to_the_copies_of_one_step);
     tcase_add_test(base, a_copy_that_two_have_is_worth_more_than_a_newer_one_of_one);
     tcase_add_test(base, state_comes_from_the_own_zone_and_from_who_gives_least);

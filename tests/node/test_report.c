@@ -41,6 +41,12 @@ opened(const void *bytes, size_t len)
     return result;
 }
 
+static struct lineage
+lineage_by_chance(struct rng *rng)
+{
+    return (struct lineage){.epoch = rng_next(rng), .tag = rng_next(rng)};
+}
+
 static void
 progress_by_chance(struct rng *rng, struct progress *progress)
 {
@@ -48,7 +54,9 @@ progress_by_chance(struct rng *rng, struct progress *progress)
         .reported = rng_below(rng, 2) == 0,
         .applied = (int64_t)rng_below(rng, 1000) - 1,
         .prepared = rng_below(rng, 2) == 0,
-        .epoch = rng_next(rng),
+        .lineage = lineage_by_chance(rng),
+        .normed = rng_below(rng, 2) == 0,
+        .prepared_in = lineage_by_chance(rng),
         .norm_bits = rng_next(rng),
         .samples_hash = rng_next(rng),
         .has_data = rng_below(rng, 2) == 0,
@@ -57,7 +65,7 @@ progress_by_chance(struct rng *rng, struct progress *progress)
     for (int i = 0; i < progress->holdings_count; i++)
         progress->holdings[i] = (struct holding){
             .source = SOURCE_LIVE + (enum state_source)rng_below(rng, 3),
-            .step = (int64_t)rng_below(rng, 1 << 20),
+            .name = {(int64_t)rng_below(rng, 1 << 20), lineage_by_chance(rng)},
             .first_layer = (int)rng_below(rng, LAYERS_MAX),
             .layers = 1 + (int)rng_below(rng, LAYERS_MAX),
             .samples_hash = rng_next(rng),
@@ -88,7 +96,9 @@ same_progress(const struct progress *left, const struct progress *right)
     ck_assert_int_eq(left->reported, right->reported);
     ck_assert_int_eq(left->applied, right->applied);
     ck_assert_int_eq(left->prepared, right->prepared);
-    ck_assert_uint_eq(left->epoch, right->epoch);
+    ck_assert_int_eq(left->normed, right->normed);
+    ck_assert(lineage_same(&left->lineage, &right->lineage));
+    ck_assert(lineage_same(&left->prepared_in, &right->prepared_in));
     ck_assert_uint_eq(left->norm_bits, right->norm_bits);
     ck_assert_uint_eq(left->samples_hash, right->samples_hash);
     ck_assert_int_eq(left->has_data, right->has_data);
@@ -96,7 +106,7 @@ same_progress(const struct progress *left, const struct progress *right)
     for (int i = 0; i < left->holdings_count; i++) {
         const struct holding *a = &left->holdings[i], *b = &right->holdings[i];
         ck_assert_int_eq(a->source, b->source);
-        ck_assert_int_eq(a->step, b->step);
+        ck_assert(state_same(&a->name, &b->name));
         ck_assert_int_eq(a->first_layer, b->first_layer);
         ck_assert_int_eq(a->layers, b->layers);
         ck_assert_uint_eq(a->samples_hash, b->samples_hash);
@@ -214,7 +224,7 @@ START_TEST(values_out_of_their_range_are_refused_though_signed)
     *report = good;
     report->progress.holdings_count = 1;
     report->progress.holdings[0] =
-        (struct holding){.source = SOURCE_NONE, .step = 1, .layers = 1};
+        (struct holding){.source = SOURCE_NONE, .name.step = 1, .layers = 1};
     refused("a holding without a source");
     report->progress.holdings[0].source = SOURCE_SEED;
     refused("a seed is no holding");

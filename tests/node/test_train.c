@@ -526,7 +526,7 @@ START_TEST(what_is_dropped_is_gone)
     crew_halt(&crew); /* but for what is on disk */
     ck_assert_int_eq(crew.nodes[0].progress.holdings_count, 1);
     ck_assert_int_eq(crew.nodes[0].progress.holdings[0].source, SOURCE_DISK);
-    ck_assert_int_eq(crew.nodes[0].progress.holdings[0].step, 10);
+    ck_assert_int_eq(crew.nodes[0].progress.holdings[0].name.step, 10);
     ck_assert(crew.nodes[0].progress.has_data);
     crew_close(&crew);
 }

@@ -578,7 +578,7 @@ START_TEST(a_stopping_run_ends_at_the_step_where_it_halted)
         progress->applied = 33;
         progress->holdings_count = 1;
         progress->holdings[0] =
-            (struct holding){.source = SOURCE_LIVE, .step = 33, .layers = 6};
+            (struct holding){.source = SOURCE_LIVE, .name.step = 33, .layers = 6};
         reporter_sign(&people, i);
     }
     int order[] = {0, 1, 2};
@@ -642,10 +642,11 @@ START_TEST(sixty_four_members_fit_into_a_decree)
         struct report *report = &people.list[i].report;
         report->progress.holdings_count = HOLDINGS_MAX;
         for (int k = 0; k < HOLDINGS_MAX; k++)
-            report->progress.holdings[k] = (struct holding){.source = SOURCE_COPY,
-                                                            .step = 1 << 30,
-                                                            .layers = 3,
-                                                            .samples_hash = UINT64_MAX};
+            report->progress.holdings[k] =
+                (struct holding){.source = SOURCE_COPY,
+                                 .name = {1 << 30, {UINT64_MAX, UINT64_MAX}},
+                                 .layers = 3,
+                                 .samples_hash = UINT64_MAX};
         report->profile.count = PROFILE_ENTRIES_MAX;
         for (int k = 0; k < PROFILE_ENTRIES_MAX; k++) {
             report->profile.entries[k] = report->profile.entries[0];

@@ -479,28 +479,27 @@ check_sent(const struct host *host, const struct id *to, enum frame_kind kind,
 
 /* ---- a new epoch ---- */
 
-/* Is every layer of step `s` held by members who applied it, or who prepared it in the
- * epoch in which it was applied? */
+/* What the simulator believes, whatever the program compares. */
 static bool
-held(const struct view *view, int64_t step)
+one_lineage(const struct lineage *left, const struct lineage *right)
+{
+    return left->epoch == right->epoch && left->tag == right->tag;
+}
+
+/* Is every layer of a step that somebody applied held by members who applied it, or who
+ * prepared it in the epoch in which it was computed? */
+static bool
+held(const struct view *view, int64_t step, const struct lineage *lineage)
 {
     int layers = workload_layers(&view->request.shape);
-    uint64_t witness = 0;
-    for (uint32_t i = 0; i < view->reports_count; i++) {
-        const struct progress *progress = &view->reports[i].progress;
-        if (id_equal(&view->reports[i].job, &view->job.train.id) &&
-            progress->applied == step && progress->epoch > witness)
-            witness = progress->epoch;
-    }
-    if (!witness)
-        return false;
     for (int layer = 0; layer < layers; layer++) {
         bool found = false;
         for (uint32_t i = 0; i < view->reports_count && !found; i++) {
             const struct progress *progress = &view->reports[i].progress;
-            bool applied = progress->applied == step;
+            bool applied =
+                progress->applied == step && one_lineage(&progress->lineage, lineage);
             bool prepared = progress->prepared && progress->applied == step - 1 &&
-                            progress->epoch == witness;
+                            one_lineage(&progress->prepared_in, lineage);
             if (!id_equal(&view->reports[i].job, &view->job.train.id) ||
                 (!applied && !prepared))
                 continue;
@@ -523,9 +522,10 @@ check_recovery(const struct node *node)
     if (!view->planned)
         return;
     for (uint32_t i = 0; i < view->reports_count; i++) {
-        int64_t step = view->reports[i].progress.applied;
-        if (id_equal(&view->reports[i].job, &view->job.train.id) &&
-            step > view->recovery.base_step && held(view, step))
+        const struct progress *progress = &view->reports[i].progress;
+        int64_t step = progress->applied;
+        if (id_equal(&view->reports[i].job, &view->job.train.id) && progress->normed &&
+            step > view->recovery.base_step && held(view, step, &progress->lineage))
             world_breach(
                 "step %lld is given up in epoch %llu, though its members hold it",
                 (long long)step, big(node->decree.epoch));
@@ -620,6 +620,13 @@ check_seed_chain(const struct train_job *job)
     return rng_mix(job->seed, id_prefix(&job->id));
 }
 
+/* A lineage, as a key of facts. */
+static uint64_t
+name_key(const struct lineage *lineage)
+{
+    return rng_mix(lineage->epoch, lineage->tag);
+}
+
 void
 check_prepared(const struct host *host, const struct id *job, uint64_t epoch,
                int64_t step, int self, uint64_t workers)
@@ -648,13 +655,15 @@ samples_after(const struct train_job *job, int sequences, int64_t step)
 }
 
 void
-check_applied(const struct host *host, const struct train_job *job, uint64_t computed,
-              uint64_t epoch, int64_t step, uint64_t chain, uint64_t samples_hash)
+check_applied(const struct host *host, const struct train_job *job,
+              const struct lineage *lineage, uint64_t epoch, int64_t step, uint64_t chain,
+              uint64_t samples_hash)
 {
     const struct node *node = host->node;
+    uint64_t computed = lineage->epoch;
     check.steps++;
-    struct fact *at = fact(FACT_APPLIED, &job->id, computed, step);
-    if (fact_new(at, FACT_APPLIED, &job->id, computed, step))
+    struct fact *at = fact(FACT_APPLIED, &job->id, name_key(lineage), step);
+    if (fact_new(at, FACT_APPLIED, &job->id, name_key(lineage), step))
         at->value = chain;
     else if (at->value != chain)
         world_breach("step %lld of epoch %llu is applied at %s with another outcome",
@@ -675,6 +684,21 @@ check_applied(const struct host *host, const struct train_job *job, uint64_t com
                      host->address, (long long)step, big(epoch));
     world_mix(chain);
     world_say("applies step %lld of epoch %llu", (long long)step, big(computed));
+}
+
+void
+check_state(const struct host *host, const struct id *job, const struct state_name *name,
+            uint64_t chain)
+{
+    if (name->step == 0)
+        return;
+    const struct fact *at = fact(FACT_APPLIED, job, name_key(&name->lineage), name->step);
+    if (!at->key)
+        world_breach("%s holds step %lld of epoch %llu, which nobody applied",
+                     host->address, (long long)name->step, big(name->lineage.epoch));
+    else if (at->value != chain)
+        world_breach("%s holds another step %lld of epoch %llu than was applied",
+                     host->address, (long long)name->step, big(name->lineage.epoch));
 }
 
 void

@@ -7,8 +7,9 @@
  *     I6         epochs of a node and of its data plane only rise (plane.c)
  *     I9         one leader per epoch and term
  *     L2         nobody raises its term without having heard a quorum lately
- *     steps      one outcome per step and epoch; everybody prepared what anybody applied;
- *                every sample counted once; nothing is given up that the members hold
+ *     steps      one outcome per step and epoch, and one state per name; everybody prepared
+ *                what anybody applied; every sample counted once; nothing is given up that
+ *                the members hold
  */
 #ifndef TESTS_SIM_CHECK_H
 #define TESTS_SIM_CHECK_H
@@ -40,8 +41,11 @@ void check_prepared(const struct host *host, const struct id *job, uint64_t epoc
                     int64_t step, int self, uint64_t workers);
 /* A step was applied with what was computed in `computed`, while in `epoch`. */
 void check_applied(const struct host *host, const struct train_job *job,
-                   uint64_t computed, uint64_t epoch, int64_t step, uint64_t chain,
-                   uint64_t samples_hash);
+                   const struct lineage *computed, uint64_t epoch, int64_t step,
+                   uint64_t chain, uint64_t samples_hash);
+/* What a node says it holds under a name is what all others have under it. */
+void check_state(const struct host *host, const struct id *job,
+                 const struct state_name *name, uint64_t chain);
 /* State from which an epoch goes on. */
 void check_base(const struct host *host, const struct train_job *job, uint64_t epoch,
                 int64_t step, uint64_t chain);

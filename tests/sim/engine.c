@@ -30,7 +30,7 @@
 void
 engine_report(struct train *train, struct train_report *said)
 {
-    said->epoch = train->epoch_number;
+    said->epoch = train->newest.epoch;
     if (train->reports_count == REPORTS_KEPT || train->host->dying) {
         free(said->progress);
         free(said->profile);
@@ -102,6 +102,13 @@ engine_gathers(const struct train_epoch *epoch)
 
 /* ---- an epoch begins ---- */
 
+struct state_name
+engine_base(const struct train *train)
+{
+    const struct recovery *recovery = &train->epoch->recovery;
+    return (struct state_name){recovery->base_step, recovery->lineage};
+}
+
 static uint64_t
 chain_after(uint64_t chain, int64_t step, uint64_t norm)
 {
@@ -113,33 +120,39 @@ engine_apply(struct train *train, int64_t step, uint64_t norm, uint64_t samples_
 {
     train->chain = chain_after(train->chain, step, norm);
     train->applied = step;
+    train->lineage = train->prepared_in;
+    train->normed = true;
     train->prepared = false;
     train->norm_bits = norm;
     train->samples_hash = samples_hash;
-    check_applied(train->host, &train->epoch->job, train->computed_epoch,
-                  train->epoch_number, step, train->chain, samples_hash);
+    check_applied(train->host, &train->epoch->job, &train->lineage, train->newest.epoch,
+                  step, train->chain, samples_hash);
 }
 
 static void
 bring_to_base(struct train *train)
 {
     const struct recovery *recovery = &train->epoch->recovery;
+    const struct state_name base = engine_base(train);
     if (train->live && train->prepared && recovery->apply_prepared &&
-        train->computed_epoch == recovery->prepared_epoch &&
+        lineage_same(&train->prepared_in, &base.lineage) &&
         train->applied == recovery->base_step - 1)
         engine_apply(train, recovery->base_step, recovery->norm_bits,
                      recovery->samples_hash);
     train->prepared = false;
     train->samples_hash = recovery->samples_hash;
-    train->live = train->live && train->applied == recovery->base_step;
-    if (train->applied != recovery->base_step) {
-        train->computed_epoch = 0;
+    const struct state_name own = {train->applied, train->lineage};
+    bool same = state_same(&own, &base);
+    train->live = train->live && same;
+    if (!same) {
+        train->normed = recovery->normed;
         train->norm_bits = recovery->norm_bits;
-        train->applied = recovery->base_step;
+        train->applied = base.step;
+        train->lineage = base.lineage;
     }
-    train->copied_step = recovery->copied_step;
+    train->copied = recovery->copied;
     for (int i = train->copies_count - 1; i >= 0; i--)
-        if (train->copies[i].step > recovery->base_step)
+        if (train->copies[i].name.step > base.step)
             engine_copy_remove(train, i);
 }
 
@@ -147,13 +160,13 @@ static void
 give(struct train *train)
 {
     const struct recovery *recovery = &train->epoch->recovery;
+    const struct state_name base = engine_base(train);
     int self = train->epoch->self;
     for (int i = 0; i < recovery->transfers_count; i++) {
         const struct transfer *transfer = &recovery->transfers[i];
         if (transfer->from != self || transfer->to == self)
             continue;
-        const struct copy *copy =
-            engine_find_layer(train, recovery->base_step, transfer->layer);
+        const struct copy *copy = engine_find_layer(train, &base, transfer->layer);
         if (!copy) {
             world_breach("%s is asked for layer %d of step %lld, which it has not",
                          train->host->address, transfer->layer,
@@ -177,7 +190,7 @@ begin(struct train *train, struct train_epoch *epoch)
 {
     train_epoch_free(train->epoch);
     train->epoch = epoch;
-    train->epoch_number = epoch->epoch;
+    train->newest = epoch->lineage;
     train->stopped = false;
     if (!id_equal(&train->expected, &epoch->job.id) ||
         !id_equal(&train->data_expected, &epoch->job.data)) {
@@ -199,7 +212,7 @@ begin(struct train *train, struct train_epoch *epoch)
     }
     give(train);
     for (int s = 0; s < STAGES_MAX; s++)
-        train->parts[s].step = -1;
+        train->parts[s].name.step = -1;
     train->gathered = -1;
     train->computed = false;
     train->done_due = train->stage >= 0 || engine_gathers(epoch);
@@ -214,6 +227,7 @@ engine_fetch(struct train *train, int *missing)
 {
     const struct train_epoch *epoch = train->epoch;
     const struct recovery *recovery = &epoch->recovery;
+    const struct state_name base = engine_base(train);
     uint64_t chain = check_seed_chain(&epoch->job);
     bool first = true;
     for (int i = 0; i < recovery->transfers_count; i++) {
@@ -225,7 +239,7 @@ engine_fetch(struct train *train, int *missing)
             const struct plane_message *message = NULL;
             const struct copy *copy = NULL;
             if (transfer->from == epoch->self)
-                copy = engine_find_layer(train, recovery->base_step, transfer->layer);
+                copy = engine_find_layer(train, &base, transfer->layer);
             else
                 message = plane_find(train->options.bulk, PLANE_STATE, transfer->from,
                                      recovery->base_step, transfer->layer);
@@ -274,7 +288,8 @@ engine_fetched(struct train *train)
     train->live = true;
     train->first_layer = epoch->plan.stages[train->stage].first_layer;
     train->layers = epoch->plan.stages[train->stage].layers;
-    check_base(train->host, &epoch->job, epoch->epoch, train->applied, train->chain);
+    check_base(train->host, &epoch->job, epoch->lineage.epoch, train->applied,
+               train->chain);
 }
 
 /* ---- orders ---- */
@@ -326,7 +341,7 @@ carry_out(struct train *train, struct order *order)
         engine_drop_job(train);
         memset(&train->expected, 0, sizeof(train->expected));
         memset(&train->data_expected, 0, sizeof(train->data_expected));
-        train->disk.step = -1;
+        train->disk.name.step = -1;
         train->has_data = false;
         break;
     case ORDER_PROFILE:
@@ -414,7 +429,7 @@ train_start(const struct train_options *options, struct err *err)
     train->host = here;
     train->options = *options;
     snprintf(train->folder, sizeof(train->folder), "%s", options->folder);
-    train->applied = train->disk.step = train->copied_step = train->gathered = -1;
+    train->applied = train->disk.name.step = train->copied.step = train->gathered = -1;
     here->train = train;
     world_in(STALL_US, here, engine_every_second);
     return train;

@@ -42,7 +42,7 @@ struct order {
 /* A run of layers at one step, in memory. */
 struct copy {
     int first_layer, layers;
-    int64_t step;
+    struct state_name name;
     uint64_t chain, samples_hash;
 };
 
@@ -66,19 +66,20 @@ struct train {
 
     struct id job, expected, data_expected;
     bool has_data;
-    struct copy disk; /* the newest checkpoint of what is expected; step -1: none */
+    struct copy disk; /* the newest checkpoint of what is expected; name.step -1: none */
 
     bool live;
     int first_layer, layers; /* of the live stage */
     int64_t applied;
-    bool prepared;
-    uint64_t computed_epoch, norm_bits, samples_hash, chain;
+    bool prepared, normed;
+    struct lineage lineage, prepared_in; /* of what is applied; of what is prepared */
+    uint64_t norm_bits, samples_hash, chain;
     int copies_count;
     struct copy copies[COPIES_MAX];
-    int64_t copied_step;
+    struct state_name copied;
 
     struct train_epoch *epoch;
-    uint64_t epoch_number;
+    struct lineage newest; /* of what the newest epoch that was begun computes */
     enum phase phase;
     int stage, pipeline; /* -1: no part */
     bool sent, computed, done_due, stopped;
@@ -111,13 +112,16 @@ void engine_every_second(struct event *event);
 void engine_data_path(const struct train *train, const struct id *data,
                       char path[PATH_BYTES_MAX]);
 void engine_look_at_disk(struct train *train);
-void engine_write_checkpoint(struct train *train, int64_t step, uint64_t chain,
-                             uint64_t samples_hash);
+/* Of the copy's state, with all layers. */
+void engine_write_checkpoint(struct train *train, const struct copy *copy);
 void engine_copy_remove(struct train *train, int at);
 void engine_copy_add(struct train *train, const struct copy *copy);
 void engine_copied(struct train *train, int64_t step);
 struct copy engine_live_copy(const struct train *train);
-const struct copy *engine_find_layer(const struct train *train, int64_t step, int layer);
+const struct copy *engine_find_layer(const struct train *train,
+                                     const struct state_name *name, int layer);
+/* The state that the epoch begins with. */
+struct state_name engine_base(const struct train *train);
 void engine_drop_job(struct train *train);
 void engine_say_halted(struct train *train);
 

@@ -16,7 +16,7 @@
 
 struct checkpoint_file {
     struct id job;
-    int64_t step;
+    struct state_name name;
     int64_t layers;
     uint64_t chain, samples_hash;
     struct id hash; /* of all before */
@@ -48,7 +48,7 @@ engine_look_at_disk(struct train *train)
     struct err err;
     struct checkpoint_file file;
     struct id hash;
-    train->disk.step = -1;
+    train->disk.name.step = -1;
     engine_data_path(train, &train->data_expected, path);
     train->has_data = !id_empty(&train->data_expected) && file_exists(path);
     if (id_empty(&train->expected))
@@ -60,7 +60,7 @@ engine_look_at_disk(struct train *train)
         key_hash(&file, offsetof(struct checkpoint_file, hash), &hash);
         if (id_equal(&hash, &file.hash) && id_equal(&file.job, &train->expected))
             train->disk = (struct copy){.layers = (int)file.layers,
-                                        .step = file.step,
+                                        .name = file.name,
                                         .chain = file.chain,
                                         .samples_hash = file.samples_hash};
     }
@@ -76,18 +76,17 @@ engine_put_data(struct host *host, const struct id *data)
 }
 
 void
-engine_write_checkpoint(struct train *train, int64_t step, uint64_t chain,
-                        uint64_t samples_hash)
+engine_write_checkpoint(struct train *train, const struct copy *copy)
 {
     char path[PATH_BYTES_MAX], folder[PATH_BYTES_MAX];
     struct checkpoint_file file;
     struct err err;
     memset(&file, 0, sizeof(file));
     file.job = train->job;
-    file.step = step;
+    file.name = copy->name;
     file.layers = engine_layers_of(train->epoch);
-    file.chain = chain;
-    file.samples_hash = samples_hash;
+    file.chain = copy->chain;
+    file.samples_hash = copy->samples_hash;
     key_hash(&file, offsetof(struct checkpoint_file, hash), &file.hash);
     checkpoint_path(train, &train->job, path);
     snprintf(folder, sizeof(folder), "%s/checkpoints", train->folder);
@@ -98,7 +97,7 @@ engine_write_checkpoint(struct train *train, int64_t step, uint64_t chain,
     }
     engine_look_at_disk(train);
     struct train_report said = {
-        .kind = REPORT_CHECKPOINT, .step = step, .path = xstrdup(path)};
+        .kind = REPORT_CHECKPOINT, .step = copy->name.step, .path = xstrdup(path)};
     engine_report(train, &said);
 }
 
@@ -118,7 +117,7 @@ engine_copy_add(struct train *train, const struct copy *copy)
     for (int i = train->copies_count - 1; i >= 0; i--)
         if (train->copies[i].first_layer == copy->first_layer &&
             train->copies[i].layers == copy->layers &&
-            train->copies[i].step == copy->step)
+            state_same(&train->copies[i].name, &copy->name))
             engine_copy_remove(train, i);
     if (train->copies_count == COPIES_MAX)
         engine_copy_remove(train, 0);
@@ -129,11 +128,11 @@ engine_copy_add(struct train *train, const struct copy *copy)
 void
 engine_copied(struct train *train, int64_t step)
 {
-    if (step <= train->copied_step)
+    if (step <= train->copied.step)
         return;
-    train->copied_step = step;
+    train->copied = (struct state_name){step, train->newest};
     for (int i = train->copies_count - 1; i >= 0; i--)
-        if (train->copies[i].step < step)
+        if (train->copies[i].name.step < step)
             engine_copy_remove(train, i);
 }
 
@@ -142,47 +141,50 @@ engine_live_copy(const struct train *train)
 {
     return (struct copy){.first_layer = train->first_layer,
                          .layers = train->layers,
-                         .step = train->applied,
+                         .name = {train->applied, train->lineage},
                          .chain = train->chain,
                          .samples_hash = train->samples_hash};
 }
 
 static bool
-has_layer(const struct copy *copy, int64_t step, int layer)
+has_layer(const struct copy *copy, const struct state_name *name, int layer)
 {
-    return copy->step == step && layer >= copy->first_layer &&
+    return state_same(&copy->name, name) && layer >= copy->first_layer &&
            layer < copy->first_layer + copy->layers;
 }
 
-/* What this node has of a layer at a step. */
+/* What this node has of a layer in a state. */
 const struct copy *
-engine_find_layer(const struct train *train, int64_t step, int layer)
+engine_find_layer(const struct train *train, const struct state_name *name, int layer)
 {
     for (int i = 0; i < train->copies_count; i++)
-        if (has_layer(&train->copies[i], step, layer))
+        if (has_layer(&train->copies[i], name, layer))
             return &train->copies[i];
-    return has_layer(&train->disk, step, layer) ? &train->disk : NULL;
+    return has_layer(&train->disk, name, layer) ? &train->disk : NULL;
 }
 
 void
 engine_drop_job(struct train *train)
 {
     memset(&train->job, 0, sizeof(train->job));
-    train->live = train->prepared = false;
-    train->applied = train->copied_step = -1;
-    train->norm_bits = train->samples_hash = train->computed_epoch = train->chain = 0;
+    train->live = train->prepared = train->normed = false;
+    train->applied = train->copied.step = -1;
+    train->lineage = train->prepared_in = (struct lineage){0};
+    train->norm_bits = train->samples_hash = train->chain = 0;
     train->copies_count = 0;
 }
 
 /* ---- what a halted node says ---- */
 
 static void
-add_holding(struct progress *out, enum state_source source, const struct copy *copy)
+add_holding(struct train *train, struct progress *out, enum state_source source,
+            const struct copy *copy)
 {
+    check_state(train->host, &train->expected, &copy->name, copy->chain);
     if (out->holdings_count < HOLDINGS_MAX)
         out->holdings[out->holdings_count++] =
             (struct holding){.source = source,
-                             .step = copy->step,
+                             .name = copy->name,
                              .first_layer = copy->first_layer,
                              .layers = copy->layers,
                              .samples_hash = copy->samples_hash};
@@ -201,23 +203,25 @@ engine_say_halted(struct train *train)
     out->has_data = train->has_data;
     if (ours) {
         out->applied = train->applied;
+        out->lineage = train->lineage;
+        out->normed = train->normed;
         out->prepared = train->prepared;
-        out->epoch = train->computed_epoch;
+        out->prepared_in = train->prepared_in;
         out->norm_bits = train->norm_bits;
         out->samples_hash = train->samples_hash;
         if (train->live) {
             struct copy live = engine_live_copy(train);
-            add_holding(out, SOURCE_LIVE, &live);
+            add_holding(train, out, SOURCE_LIVE, &live);
         }
     }
-    if (train->disk.step >= 0)
-        add_holding(out, SOURCE_DISK, &train->disk);
+    if (train->disk.name.step >= 0)
+        add_holding(train, out, SOURCE_DISK, &train->disk);
     for (int i = train->copies_count - 1; ours && i >= 0; i--)
-        if (train->copies[i].step == train->copied_step)
-            add_holding(out, SOURCE_COPY, &train->copies[i]);
+        if (state_same(&train->copies[i].name, &train->copied))
+            add_holding(train, out, SOURCE_COPY, &train->copies[i]);
     for (int i = train->copies_count - 1; ours && i >= 0; i--)
-        if (train->copies[i].step != train->copied_step)
-            add_holding(out, SOURCE_COPY, &train->copies[i]);
+        if (!state_same(&train->copies[i].name, &train->copied))
+            add_holding(train, out, SOURCE_COPY, &train->copies[i]);
     if (train->host->lies) { /* it knows less than it does */
         out->prepared = false;
         out->has_data = false;

@@ -38,7 +38,7 @@ own_samples(const struct train *train, int64_t step)
 static uint64_t
 own_norm(const struct train *train)
 {
-    return rng_mix(rng_mix(train->chain, train->epoch_number),
+    return rng_mix(rng_mix(train->chain, train->newest.epoch),
                    (uint64_t)train->stage * 1000 + (uint64_t)train->pipeline);
 }
 
@@ -106,10 +106,10 @@ all_here(const struct train *train, enum plane_kind kind, int64_t step, int *mis
                 plane_find(train->options.bulk, kind, *missing, step, -1);
             if (!message)
                 return false;
-            if (message->epoch != train->epoch_number)
+            if (message->epoch != train->newest.epoch)
                 world_breach("I6: %s in epoch %llu takes in data of epoch %llu",
                              train->host->address,
-                             (unsigned long long)train->epoch_number,
+                             (unsigned long long)train->newest.epoch,
                              (unsigned long long)message->epoch);
         }
     return true;
@@ -137,7 +137,7 @@ sum_up(const struct train *train, int64_t step, uint64_t *norm, uint64_t *sample
                 world_breach("step %lld: %s starts from other weights than node %d of "
                              "epoch %llu",
                              (long long)step, train->host->address, node,
-                             (unsigned long long)train->epoch_number);
+                             (unsigned long long)train->newest.epoch);
             *norm = rng_mix(*norm, message->norm);
             *samples += message->samples;
         }
@@ -167,10 +167,10 @@ gathered(struct train *train, int stage, const struct copy *copy)
     const struct train_epoch *epoch = train->epoch;
     train->parts[stage] = *copy;
     for (int s = 0; s < epoch->plan.stages_count; s++)
-        if (train->parts[s].step != copy->step)
+        if (!state_same(&train->parts[s].name, &copy->name))
             return;
-    engine_write_checkpoint(train, copy->step, copy->chain, copy->samples_hash);
-    train->gathered = copy->step;
+    engine_write_checkpoint(train, copy);
+    train->gathered = copy->name.step;
 }
 
 /* After a step, or at the end that a run begins with. */
@@ -192,7 +192,8 @@ flow(struct train *train)
                                     .first_layer = own.first_layer,
                                     .layers = own.layers,
                                     .chain = own.chain,
-                                    .samples = own.samples_hash};
+                                    .samples = own.samples_hash,
+                                    .lineage = own.name.lineage};
     int keeper = copy_due(epoch, step) ? duties->keeper[train->stage] : -1;
     for (int n = 0; n < epoch->cluster.nodes_count; n++) {
         message.keeps = n == keeper;
@@ -211,13 +212,13 @@ take_copies(struct train *train)
 {
     struct plane_message taken;
     while (plane_take(train->options.bulk, PLANE_COPY, &taken)) {
-        if (taken.epoch != train->epoch_number)
+        if (taken.epoch != train->newest.epoch)
             world_breach("I6: %s in epoch %llu takes in a copy of epoch %llu",
-                         train->host->address, (unsigned long long)train->epoch_number,
+                         train->host->address, (unsigned long long)train->newest.epoch,
                          (unsigned long long)taken.epoch);
         struct copy copy = {.first_layer = taken.first_layer,
                             .layers = taken.layers,
-                            .step = taken.step,
+                            .name = {taken.step, taken.lineage},
                             .chain = taken.chain,
                             .samples_hash = taken.samples};
         if (taken.keeps) {
@@ -330,8 +331,8 @@ commit(struct train *train)
 {
     int64_t step = train->applied + 1;
     train->prepared = true;
-    train->computed_epoch = train->epoch_number;
-    check_prepared(train->host, &train->job, train->epoch_number, step,
+    train->prepared_in = train->newest;
+    check_prepared(train->host, &train->job, train->newest.epoch, step,
                    train->epoch->self, workers(train));
     tell(train, &(struct plane_message){.kind = PLANE_COMMIT,
                                         .step = step,
@@ -408,7 +409,7 @@ engine_look(void)
     if (!train || !train->epoch || train->stopped || here->dying)
         return;
     if (plane_halted(train->options.bulk) ||
-        plane_epoch(train->options.bulk) != train->epoch_number) {
+        plane_epoch(train->options.bulk) != train->newest.epoch) {
         train->stopped = true;
         return;
     }

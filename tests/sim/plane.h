@@ -6,6 +6,7 @@
 #ifndef TESTS_SIM_PLANE_H
 #define TESTS_SIM_PLANE_H
 
+#include "node/engine/lineage.h"
 #include "transport/bulk.h"
 
 enum plane_kind {
@@ -25,9 +26,10 @@ struct plane_message {
     int tag;
     int first_layer, layers;
     bool keeps, gathers;
-    uint64_t chain;   /* hash of all steps applied to this state */
-    uint64_t norm;    /* this worker's part */
-    uint64_t samples; /* of the step, or the running hash */
+    uint64_t chain;         /* hash of all steps applied to this state */
+    uint64_t norm;          /* this worker's part */
+    uint64_t samples;       /* of the step, or the running hash */
+    struct lineage lineage; /* of a copy */
 };
 
 /* To a peer of the epoch at hand. Lost with the connection. */
