@@ -4,7 +4,7 @@
  *
  *     IDLE --reason--> FREEZING --all reported, or time is up--> agree_propose() --> IDLE
  */
-#include "node/node.h"
+#include "node/presence.h"
 #include "node/voters.h"
 #include "transport/base/alloc.h"
 #include "transport/base/clock.h"
@@ -47,27 +47,6 @@ lead_reset(struct node *node)
     node->lead.members_count = 0;
 }
 
-static bool
-leaving(const struct node *node, const struct id *id)
-{
-    if (id_equal(id, &node->id))
-        return node->leaving_ms != 0;
-    const struct member *member = gossip_find(node->gossip, id);
-    return member && (member->record->leaving || member->state == MEMBER_LEFT);
-}
-
-static bool
-gone(const struct node *node, const struct id *id, int64_t now)
-{
-    if (id_equal(id, &node->id))
-        return false;
-    if (excluded_is(node->lead.excluded, now, id) ||
-        watch_gone(node->watch, now, id) != WATCH_HERE)
-        return true;
-    const struct member *member = gossip_find(node->gossip, id);
-    return member && member->state == MEMBER_DEAD;
-}
-
 /*
  * A member that leaves is first planned around: it stays for one epoch without a part (its report
  * says that it does not compute), so that others fetch from it what it alone holds. It is
@@ -77,7 +56,7 @@ static bool
 hands_over(const struct node *node, const struct id *id, int64_t now)
 {
     const struct view *view = node->view;
-    if (!view->planned || gone(node, id, now))
+    if (!view->planned || lead_gone(node, id, now))
         return false;
     if (view_worker(view, view_node(view, id)))
         return true;
@@ -153,10 +132,10 @@ find_reason(struct node *node, int64_t now, enum decree_cause *cause)
     bool loss = false, leave = false, join = false, back = false;
     for (uint32_t i = 0; i < node->decree.members_count; i++) {
         const struct decree_member *listed = &node->decree.members[i];
-        if (leaving(node, &listed->id))
+        if (lead_leaving(node, &listed->id))
             leave = leave || !hands_over(node, &listed->id, now) ||
                     view_worker(node->view, view_node(node->view, &listed->id));
-        else if (gone(node, &listed->id, now))
+        else if (lead_gone(node, &listed->id, now))
             loss = true;
         else if (rebooted(node, listed))
             back = true;
@@ -202,10 +181,10 @@ choose_members(struct node *node, int64_t now)
     lead->members_count = 0;
     for (uint32_t i = 0; i < node->decree.members_count; i++) {
         const struct id *id = &node->decree.members[i].id;
-        if ((leaving(node, id) && !hands_over(node, id, now)) ||
+        if ((lead_leaving(node, id) && !hands_over(node, id, now)) ||
             id_set_has(&lead->draft.policy.evicted, id))
             continue;
-        if (!gone(node, id, now))
+        if (!lead_gone(node, id, now))
             lead->members[lead->members_count++] = *id;
         else if (!excluded_is(node->lead.excluded, now, id))
             excluded_add(lead->excluded, now,
@@ -222,33 +201,13 @@ choose_members(struct node *node, int64_t now)
     qsort(lead->members, lead->members_count, sizeof(lead->members[0]), compare_ids);
 }
 
-/*
- * Do those who are chosen (`reported`: those of them who reported), with the voters who
- * leave but are here, decide? A proposal that most voters have no part in must not leave
- * a leader that is deaf: they would take it over, and be out of their own swarm.
- */
-static bool
-chosen_decide(const struct node *node, int64_t now, bool reported)
-{
-    const struct lead *lead = &node->lead;
-    uint32_t mask = 0;
-    for (uint32_t v = 0; v < node->decree.voters_count; v++) {
-        const struct id *voter = &node->decree.voters[v];
-        bool stays = leaving(node, voter) && !gone(node, voter, now);
-        if (reported)
-            stays = stays || view_node(&lead->draft, voter) >= 0;
-        for (size_t i = 0; !reported && !stays && i < lead->members_count; i++)
-            stays = id_equal(&lead->members[i], voter);
-        mask |= stays ? 1u << v : 0;
-    }
-    return decree_quorum(&node->decree, mask);
-}
-
 /* Nobody is halted, or asked again, for what could not be decided. */
 static void
 wait_for_voters(struct node *node, int64_t now)
 {
-    log_limited(LOG_WARN, "lead", "too few voters are here to decide on a new epoch");
+    log_limited(
+        LOG_WARN, "lead",
+        "too few voters are here to decide on a new epoch, or on the one after it");
     node->lead.rest_until_ms = now + VOTERS_MS;
     lead_reset(node);
 }
@@ -308,7 +267,7 @@ freeze(struct node *node, enum decree_cause cause, int64_t now)
     snprintf(lead->draft.ended, sizeof(lead->draft.ended), "%s", lead->ended);
     admission_draft(node, &lead->draft.policy);
     choose_members(node, now);
-    if (!chosen_decide(node, now, false)) {
+    if (!lead_chosen_decide(node, now, false)) {
         wait_for_voters(node, now);
         return;
     }
@@ -410,7 +369,10 @@ propose(struct node *node, int64_t now)
 {
     struct lead *lead = &node->lead;
     struct err err;
-    if (!chosen_decide(node, now, true)) {
+    struct id voters[VOTERS_MAX];
+    uint32_t voters_count = voters_choose(&node->decree, &lead->draft, voters);
+    if (!lead_chosen_decide(node, now, true) ||
+        !lead_next_decide(node, now, voters, voters_count)) {
         wait_for_voters(node, now);
         return;
     }
@@ -438,8 +400,6 @@ propose(struct node *node, int64_t now)
             .incarnation = lead->draft.reports[i].record.incarnation};
     struct buf body = {0};
     view_encode(&lead->draft, &body);
-    struct id voters[VOTERS_MAX];
-    uint32_t voters_count = voters_choose(&node->decree, &lead->draft, voters);
     if (agree_propose(node->agree, now, lead->cause, members, lead->draft.reports_count,
                       voters, voters_count, body.data, body.len, &node->effects, &err)) {
         log_warn("lead", "not proposed reason=\"%s\"", err.msg);
@@ -509,7 +469,7 @@ drop_gone(struct node *node, int64_t now)
     for (size_t i = 0; i < lead->members_count; i++) {
         const struct id *id = &lead->members[i];
         if (view_node(&lead->draft, id) >= 0 || id_equal(id, &node->id) ||
-            !gone(node, id, now))
+            !lead_gone(node, id, now))
             lead->members[kept++] = *id;
         else if (lead->cause != CAUSE_LOSS && decree_member(&node->decree, id))
             lead->cause = CAUSE_LOSS;
