@@ -71,6 +71,8 @@ static struct {
         uint64_t promised;
         int person;
     } seen[HOSTS_MAX];
+    uint64_t
+        known[HOSTS_MAX]; /* the newest epoch that the machine knows, running or not */
     int64_t heard_us[HOSTS_MAX][HISTORY_NODES_MAX];
     int64_t steps;
 } check;
@@ -167,6 +169,7 @@ person(const struct host *host)
 void
 check_forgotten(const struct host *host)
 {
+    check.known[host->index] = 0;
     for (int i = 0; i < check.people_count; i++)
         if (check.people[i].host == host->index)
             check.people[i].forgot = true;
@@ -561,6 +564,7 @@ check_process(struct host *host)
         return;
     const struct decree *decree = agree_decree(node->agree);
     int i = host->index;
+    check.known[i] = decree->epoch;
     if (decree->epoch != check.seen[i].epoch) {
         if (decree->epoch < check.seen[i].epoch)
             world_breach("I6: %s goes from epoch %llu back to %llu", host->address,
@@ -732,19 +736,6 @@ remember(const struct decree *decree, uint64_t lost)
     return mask;
 }
 
-bool
-check_decides(uint64_t lost)
-{
-    const struct decree *newest = check_newest_decree();
-    if (!decree_quorum(newest, remember(newest, lost)))
-        return false;
-    for (int i = 0; i < check.pending_count; i++)
-        if (check.pending[i].epoch == newest->epoch + 1 &&
-            !decree_quorum(&check.pending[i], remember(&check.pending[i], lost)))
-            return false;
-    return true;
-}
-
 /* ---- the end ---- */
 
 /* The chain of the highest generation that there is. */
@@ -769,6 +760,31 @@ uint64_t
 check_newest_epoch(void)
 {
     return check_newest_decree()->epoch;
+}
+
+/* From the newest epoch that one of those who are left knows on, since the certificates above
+ * it may be lost: a quorum of each epoch's voters, who are then bound to what was decided. */
+bool
+check_decides(uint64_t lost)
+{
+    const struct history_chain *chain = newest_chain();
+    const struct decree *newest = check_newest_decree();
+    uint64_t known = 0;
+    for (int i = 0; i < world.hosts_count; i++)
+        if (!(lost >> i & 1) && !world.hosts[i].banned && check.known[i] > known)
+            known = check.known[i];
+    if (epoch_generation(known) != epoch_generation(newest->epoch) || known == 0)
+        return false;
+    for (uint32_t number = epoch_number(known); number <= chain->newest; number++) {
+        const struct decree *decided = &chain->decided[number];
+        if (!decree_quorum(decided, remember(decided, lost)))
+            return false;
+    }
+    for (int i = 0; i < check.pending_count; i++)
+        if (check.pending[i].epoch == newest->epoch + 1 &&
+            !decree_quorum(&check.pending[i], remember(&check.pending[i], lost)))
+            return false;
+    return true;
 }
 
 int64_t

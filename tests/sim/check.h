@@ -27,7 +27,8 @@ void check_process_gone(const struct host *host);
 /* Its agreement's state was taken from it: what it promised nobody remembers. */
 void check_forgotten(const struct host *host);
 /* If these hosts (a mask) were lost: do those who remember what they promised decide after
- * the newest decree, and after each that was proposed and may be chosen next? */
+ * the newest decree that they know, each that was decided after it, and each that was
+ * proposed and may be chosen next? */
 bool check_decides(uint64_t lost);
 
 void check_sent(const struct host *host, const struct id *to, enum frame_kind kind,

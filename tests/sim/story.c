@@ -7,7 +7,12 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { LOOK_US = 100 * MS, SETTLE_US = 90 * SECOND, ADVANCE_US = 30 * SECOND };
+enum {
+    LOOK_US = 100 * MS,
+    SETTLE_US = 90 * SECOND,
+    ADVANCE_US = 30 * SECOND,
+    NOTICED_US = 5 * SECOND /* by then a leader sees that connections are closed */
+};
 
 static int64_t
 between(int64_t least, int64_t most)
@@ -192,8 +197,8 @@ advance(void)
                  ADVANCE_US / SECOND);
 }
 
-/* Lose some for good, as long as the others can decide. */
-static void
+/* Lose some for good, as long as the others can decide. Returns who. */
+static uint64_t
 keep_core(void)
 {
     uint64_t lost = 0;
@@ -207,6 +212,28 @@ keep_core(void)
         host->banned = true;
         host_crash(host);
     }
+    return lost;
+}
+
+/* What was on its way when they were lost may have been decided with them: an epoch that
+ * only they could have followed up. No rule survives that (docs/protocol.md, section 8), so
+ * some of them come back after all, one by one. */
+static void
+bring_back(uint64_t lost)
+{
+    if (!lost)
+        return;
+    world_run(NOTICED_US);
+    for (int i = 0; i < world.hosts_count && !check_decides(lost); i++) {
+        struct host *host = &world.hosts[i];
+        if (!(lost >> i & 1))
+            continue;
+        lost &= ~(UINT64_C(1) << i);
+        world_say("%s comes back after all", host->address);
+        host->banned = host->dark = false;
+        host->restart_us = world.now_us + between(10 * MS, SECOND);
+    }
+    net_paths_changed();
 }
 
 void
@@ -219,10 +246,12 @@ story_run(uint64_t seed, struct story_result *out)
     trouble_choose();
     begin();
     world_run(between(8 * SECOND, 30 * SECOND));
+    uint64_t lost = 0;
     if (!world.why[0] && world_below(4) == 0)
-        keep_core();
+        lost = keep_core();
     trouble_heal();
     world_say("everything is healed");
+    bring_back(lost);
     int64_t settled_ms = settle();
     advance();
     *out = (struct story_result){.seed = seed,
