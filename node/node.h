@@ -39,7 +39,7 @@
 #include "transport/twin.h"
 
 enum {
-    JOIN_VERSION = 1,
+    JOIN_VERSION = 2,
     LET_IN_MAX = 32,
     NODE_TICK_MS = 50,
     NODE_FRESH_MS = 1500,

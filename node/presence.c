@@ -1,4 +1,5 @@
 #include "node/presence.h"
+#include "transport/base/mutant.h"
 
 bool
 lead_leaving(const struct node *node, const struct id *id)
@@ -25,7 +26,7 @@ lead_gone(const struct node *node, const struct id *id, int64_t now)
 static bool
 is_here(const struct node *node, const struct id *id, int64_t now)
 {
-    return id_equal(id, &node->id) ||
+    return id_equal(id, &node->id) || MUTANT(look) ||
            (mesh_connected(node->mesh, id) && !lead_gone(node, id, now));
 }
 

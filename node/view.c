@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { VIEW_VERSION = 1 };
+enum { VIEW_VERSION = 2 };
 
 static void
 release_derived(struct view *view)

@@ -42,7 +42,7 @@ setup(void)
     report.progress.holdings_count = 2;
     for (int i = 0; i < 2; i++) {
         report.progress.holdings[i] =
-            (struct holding){.source = SOURCE_COPY, .step = 3, .layers = 4};
+            (struct holding){.source = SOURCE_COPY, .name.step = 3, .layers = 4};
         report.profile.entries[i] = (struct profile_entry){
             .micro_batch = i + 1, .forward_ns = {1000, 1000, 1000}};
     }

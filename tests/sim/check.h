@@ -37,6 +37,10 @@ void check_judged(const struct host *host, const struct id *hash); /* and found 
 void check_heard(const struct host *host, const struct id *from, enum frame_kind kind,
                  const void *body, size_t len);
 
+/* ---- check_steps.c ---- */
+
+void check_steps_open(void);
+void check_steps_close(void);
 /* The engine: node `self` of the epoch is prepared for a step; `workers`: who has to be. */
 void check_prepared(const struct host *host, const struct id *job, uint64_t epoch,
                     int64_t step, int self, uint64_t workers);

@@ -11,7 +11,8 @@ enum {
     LOOK_US = 100 * MS,
     SETTLE_US = 90 * SECOND,
     ADVANCE_US = 30 * SECOND,
-    NOTICED_US = 5 * SECOND /* by then a leader sees that connections are closed */
+    NOTICED_US =
+        5 * SECOND /* what was on its way has come, and closed connections show */
 };
 
 static int64_t

@@ -25,6 +25,7 @@
     X(fence, "a process that was stopped asks nobody")                                   \
     X(prepared, "a step that somebody applied is given up by those who prepared it")     \
     X(lineage, "states are told apart by their step alone")                              \
+    X(look, "a leader proposes without a look at who is still here")                     \
     X(boot, "a member's newer boot is taken for the older one")                          \
     X(denied, "who is denied by a member asks nobody")                                   \
     X(stale, "data of an older epoch is taken in")                                       \
