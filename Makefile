@@ -109,7 +109,7 @@ SIM_WRAPS := socket bind listen accept4 recv send signalfd sigprocmask open clos
              clock_gettime printf randombytes_buf sodium_malloc sodium_free \
              crypto_sign_seed_keypair crypto_sign_detached crypto_sign_verify_detached \
              crypto_sign_ed25519_sk_to_curve25519 crypto_sign_ed25519_pk_to_curve25519 \
-             crypto_box_seal crypto_box_seal_open sodium_mlock view_judge search
+             crypto_box_seal crypto_box_seal_open sodium_mlock view_judge plan_next
 SIM_OUT   := transport/base/log.c transport/base/mailbox.c transport/loop.c transport/socket.c \
              $(wildcard transport/mesh*.c) transport/admit.c transport/join.c transport/twin.c \
              transport/group_ring.c \

@@ -496,14 +496,7 @@ slow(struct node *node, int64_t now)
     }
     if (!learnt)
         return false;
-    struct plan *plan = xcalloc(1, sizeof(*plan));
-    struct prediction prediction;
-    struct err err;
-    bool better = search(&view->request, &view->cluster, plan, &prediction, &err) == 0 &&
-                  plan->loosened == view->plan.loosened &&
-                  search_worth_it(&view->plan, plan, &view->request, &view->cluster);
-    free(plan);
-    return better;
+    return view_outdated(view, &view->cluster);
 }
 
 /* Reports of many take longer to send and to verify. */

@@ -174,19 +174,19 @@ make_cluster(struct view *view, struct err *err)
 
 /* ---- the plan ---- */
 
-/* The plan in force, in the new view's node numbers; false when one of its nodes is
- * gone. */
+/* The plan in force, in the new view's node numbers, -1 where a node is gone. False: there
+ * is none, or of another job. */
 static bool
 carry_plan(const struct view *current, const struct view *view, struct plan *out)
 {
+    if (!current || !current->planned ||
+        !id_equal(&current->job.train.id, &view->job.train.id))
+        return false;
     *out = current->plan;
     for (int s = 0; s < out->stages_count; s++) {
         for (int r = 0; r < out->pipelines_count; r++) {
             int before = current->plan.stages[s].nodes[r];
-            int now = view_node(view, &current->reports[before].id);
-            if (now < 0)
-                return false;
-            out->stages[s].nodes[r] = now;
+            out->stages[s].nodes[r] = view_node(view, &current->reports[before].id);
         }
     }
     return true;
@@ -195,23 +195,23 @@ carry_plan(const struct view *current, const struct view *view, struct plan *out
 static int
 make_plan(struct view *view, const struct view *current, struct err *err)
 {
-    if (search(&view->request, &view->cluster, &view->plan, &view->prediction, err))
-        return -1;
-    static _Thread_local struct plan kept;
-    struct err ignored;
-    if (!current || !current->planned ||
-        !id_equal(&current->job.train.id, &view->job.train.id) ||
-        !carry_plan(current, view, &kept) || kept.loosened != view->plan.loosened ||
-        plan_check(&kept, &view->request, &view->cluster, &ignored) ||
-        search_worth_it(&kept, &view->plan, &view->request, &view->cluster))
-        return 0;
-    struct prediction prediction;
-    if (simulate(&kept, &view->request, &view->cluster, &prediction, &ignored))
-        return 0;
-    view->plan = kept;
-    view->plan.predicted_step_ns = prediction.step_ns;
-    view->prediction = prediction;
-    return 0;
+    static _Thread_local struct plan in_force;
+    bool any = carry_plan(current, view, &in_force);
+    return plan_next(&view->request, &view->cluster, any ? &in_force : NULL, &view->plan,
+                     err);
+}
+
+bool
+view_outdated(const struct view *view, const struct cluster *cluster)
+{
+    static _Thread_local struct plan next;
+    struct err err;
+    must(view->planned && cluster->nodes_count == view->cluster.nodes_count);
+    if (plan_next(&view->request, cluster, &view->plan, &next, &err) ||
+        next.loosened != view->plan.loosened)
+        return false;
+    next.predicted_step_ns = view->plan.predicted_step_ns;
+    return !plan_same(&next, &view->plan);
 }
 
 /* Cluster, request, and with a plan: recovery and duties. */
@@ -420,8 +420,6 @@ view_decode(const void *bytes, size_t len, const struct id *swarm,
     if (result == 0 && view->planned) {
         job_request(&view->job, &view->request);
         result = plan_check(&view->plan, &view->request, &view->cluster, err) ||
-                         simulate(&view->plan, &view->request, &view->cluster,
-                                  &view->prediction, err) ||
                          derive_rest(view, err)
                      ? -1
                      : 0;

@@ -10,7 +10,7 @@
 #include "node/job.h"
 #include "node/policy.h"
 #include "node/report.h"
-#include "planner/search.h"
+#include "planner/next.h"
 
 enum { VIEW_FORMER_MAX = 64 };
 
@@ -33,7 +33,6 @@ struct view {
     struct policy policy; /* who may be here */
     bool planned;         /* false: no job */
     struct plan plan;
-    struct prediction prediction;
     /* Derived, not in the bytes. */
     struct cluster cluster;
     struct plan_request request;
@@ -58,11 +57,15 @@ int view_report(struct view *view, const void *bytes, size_t len, const struct i
  * view_derive(). */
 void view_fill_links(struct view *view);
 
-/* From state, job, reports, former: fill in cluster, request, plan, prediction, recovery
- * and duties. `current` is the view of the epoch in force (or NULL): its plan is kept
- * while all its nodes are here and no other is better by 5 %. ERR_PLAN with a sentence
- * when nothing fits. */
+/* From state, job, reports, former: fill in cluster, request, plan, recovery and duties.
+ * `current` is the view of the epoch in force (or NULL): what is left of its plan is kept,
+ * mended or given up for another, whichever is the cheapest (planner/next.h). ERR_PLAN with
+ * a sentence when nothing fits. */
 int view_derive(struct view *view, const struct view *current, struct err *err);
+
+/* Would the members' newest measurements, in `cluster`, give another plan than the one in force?
+ * For the leader, between epochs; what it finds binds nobody. */
+bool view_outdated(const struct view *view, const struct cluster *cluster);
 
 /* A view with the job's state brought forward from `current`, without reports: where a
  * leader begins. */

@@ -39,6 +39,9 @@ sum_sizes(struct board *board)
             board->input_bytes[l] + (l > 0 ? table->sizes[0][l - 1].output_bytes : 0);
         board->weight_bytes[l + 1] =
             board->weight_bytes[l] + 4.0 * (double)size->parameters;
+        if (table->engine && l + 1 == layers) /* the tied gradient, kept apart */
+            board->weight_bytes[l + 1] +=
+                4.0 * (double)table->engine->vocabulary * (double)table->engine->hidden;
         int at = 0;
         while (at < board->sizes_count && board->sizes[at] != size->output_bytes)
             at++;
@@ -92,6 +95,9 @@ setting_fill(struct board *board, struct setting *setting)
     }
     if (!any)
         return false;
+    if (fleet->table.engine)
+        setting->engine_bytes =
+            xcalloc(((size_t)board->layers + 1) * 8, sizeof(*setting->engine_bytes));
     size_t count = (size_t)fleet->curves_count * (size_t)board->sizes_count;
     setting->send_s = xcalloc(count + 1, sizeof(*setting->send_s));
     double share = setting->precision == PRECISION_BF16 && !board->published ? 0.5 : 1.0;
@@ -232,6 +238,7 @@ board_free(struct board *board)
             }
         }
         free(setting->send_s);
+        free(setting->engine_bytes);
     }
     for (int slot = 0; slot < TP_SLOTS; slot++) {
         free(board->parameters[slot]);
@@ -247,10 +254,43 @@ board_free(struct board *board)
 
 /* ---- prices of a stage ---- */
 
+/* Bytes of a replica of our engine's model: those of one micro-batch in flight, and what
+ * each further one adds. By its blocks and which ends it holds; 0: not asked for yet. */
+static int64_t
+engine_bytes(const struct board *board, const struct setting *setting, int in_flight,
+             int width, int first, int end)
+{
+    const struct model_shape *shape = board->fleet->table.engine;
+    bool embedding = first == 0;
+    bool head = end == board->layers;
+    int64_t at = (end - first) * 4 + embedding * 2 + head;
+    int64_t *known = &setting->engine_bytes[at * 2];
+    if (known[0] == 0) {
+        struct stage_spec spec = {.first_layer = first,
+                                  .layers = end - first,
+                                  .micro_batch = setting->micro_batch,
+                                  .in_flight = 1,
+                                  .copies = board->fleet->table.engine_copies};
+        struct stage_bytes bytes;
+        workload_stage_bytes(shape, &spec, &bytes);
+        known[0] = bytes.total;
+        spec.in_flight = 2;
+        workload_stage_bytes(shape, &spec, &bytes);
+        known[1] = bytes.total - known[0];
+    }
+    /* No pipeline has more micro-batches than are left when the others have one each. */
+    int most = setting->total - (width - 1);
+    if (in_flight > most)
+        in_flight = most < 1 ? 1 : most;
+    return known[0] + (in_flight - 1) * known[1];
+}
+
 int64_t
 board_bytes(const struct board *board, const struct setting *setting,
             const struct option *option, int in_flight, int width, int first, int end)
 {
+    if (setting->engine_bytes)
+        return engine_bytes(board, setting, in_flight, width, first, end);
     int64_t parameters =
         board->parameters[option->slot][end] - board->parameters[option->slot][first];
     int64_t kept =

@@ -15,6 +15,7 @@
 #ifndef PLANNER_FLEET_H
 #define PLANNER_FLEET_H
 
+#include "planner/workload.h"
 #include "transport/base/err.h"
 #include "transport/base/limits.h"
 
@@ -110,6 +111,10 @@ struct layer_table {
     /* How many parameters of one device an `update_s` covers; 0: those of its own layer.
      * (A profile that times the optimizer once, on a small model, says of how many.) */
     int64_t update_parameters[TP_SLOTS];
+    /* The model is our engine's, which says by itself what a replica of tp 1 allocates, what
+     * is reduced and what else is sent (workload.h): borrowed; NULL: it is not. */
+    const struct model_shape *engine;
+    bool engine_copies; /* replicas keep a copy of their state, for recovery */
 };
 
 enum cost_model {

@@ -62,6 +62,7 @@ struct fleet_request {
     enum choice recompute;
     enum choice shard_optimizer; /* ZeRO-1 over the replicas of a stage */
     struct framework framework;  /* the replay's; the published model has its own */
+    bool quick; /* a search of a millisecond or so, for who plans again and again */
 };
 
 /* A free request for the engine's own framework: no limits, nothing fixed or open. */

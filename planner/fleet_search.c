@@ -1,7 +1,9 @@
 #include "planner/fleet_search.h"
 #include "planner/climb.h"
 #include "planner/exhaust.h"
+#include "planner/fit.h"
 #include "planner/seat.h"
+#include "planner/spread.h"
 #include "transport/base/alloc.h"
 #include "transport/base/must.h"
 
@@ -17,6 +19,12 @@ enum {
     REPLAY_CLIMBS = 6,  /* of which so many climb on, */
     REPLAYS_EACH = 160, /* each with so many replays */
     ROUNDS = 4,
+    QUICK_SHAPES = 16, /* the same of a quick search */
+    QUICK_ROUNDS = 3,
+    FITS_MAX = 4,
+    QUICK_TIMES_MAX = 16,
+    QUICK_REPLAYED = 6,
+    QUICK_REPLAYS_EACH = 6,
 };
 
 /* A round of climbing: so many of the best, each with so many tries. */
@@ -26,6 +34,8 @@ static const struct round {
     double threshold;
 } rounds[ROUNDS] = {
     {48, 1000, 0.03}, {16, 8000, 0.02}, {8, 30000, 0.01}, {4, 40000, 0.002}};
+static const struct round quick_rounds[QUICK_ROUNDS] = {
+    {12, 150, 0.03}, {4, 400, 0.015}, {1, 800, 0.005}};
 
 struct searcher {
     const struct fleet_request *request;
@@ -159,20 +169,70 @@ drop_twins(struct searcher *searcher)
     searcher->count = kept;
 }
 
+/* Where all devices are different. */
+static void
+spread_out(struct searcher *searcher)
+{
+    struct draft *best = xcalloc(1, sizeof(*best));
+    struct draft *draft = xcalloc(1, sizeof(*draft));
+    bool found = false;
+    for (int s = 0; s < searcher->board->settings_count; s++) {
+        if (!spread_best(searcher->board, s, draft, &searcher->weighed) ||
+            (found && !worth_before(&draft->worth, &best->worth)))
+            continue;
+        draft_copy(draft, best);
+        found = true;
+    }
+    if (found && searcher->count < SHAPES_MAX)
+        searcher->drafts[searcher->count++] = best;
+    else
+        free(best);
+    free(draft);
+}
+
+/* Where memory is short, or a job fixes what no shape has: whatever fits. */
+static void
+fit_in(struct searcher *searcher)
+{
+    const struct fleet_request *request = searcher->request;
+    const struct board *board = searcher->board;
+    int width = request->replicas > 0 ? request->replicas : 1;
+    int first = request->pipeline > 0 ? request->pipeline : 1;
+    int last = request->pipeline > 0 ? request->pipeline : FIT_STAGES_MAX;
+    struct draft *draft = xcalloc(1, sizeof(*draft));
+    int found = 0;
+    for (int stages = first; stages <= last && found < FITS_MAX; stages++) {
+        for (int s = 0; s < board->settings_count; s++) {
+            if (searcher->count == SHAPES_MAX ||
+                !fit_draft(board, s, stages, width, draft, &searcher->weighed))
+                continue;
+            searcher->drafts[searcher->count] = xcalloc(1, sizeof(*draft));
+            draft_copy(draft, searcher->drafts[searcher->count++]);
+            found++;
+            break;
+        }
+    }
+    free(draft);
+    sort_drafts(searcher);
+}
+
 static void
 seat_shapes(struct searcher *searcher)
 {
     struct shape *shapes = xcalloc(SHAPES_MAX, sizeof(*shapes));
-    int count = shapes_list(searcher->board, shapes, SHAPES_MAX, &searcher->weighed);
+    int most = searcher->request->quick ? QUICK_SHAPES : SHAPES_MAX;
+    int count = shapes_list(searcher->board, shapes, most, &searcher->weighed);
     for (int i = 0; i < count; i++) {
         struct draft *draft = xcalloc(1, sizeof(*draft));
-        if (shape_seat(searcher->board, &shapes[i], i % (SHAPES_MAX / 2) < PAIRS_MAX,
+        if (shape_seat(searcher->board, &shapes[i], i % (most / 2) < PAIRS_MAX,
                        draft, &searcher->weighed))
             searcher->drafts[searcher->count++] = draft;
         else
             free(draft);
     }
     free(shapes);
+    if (searcher->request->quick)
+        spread_out(searcher);
     sort_drafts(searcher);
     drop_twins(searcher);
 }
@@ -197,9 +257,31 @@ patience(const struct board *board)
     return kinds > 1 && zones > 2 ? 4 : kinds > 1 && zones > 1 ? 2 : 1;
 }
 
+/* A few thousand tries instead of hundreds of thousands; more where much is different. */
+static void
+climb_quickly(struct searcher *searcher)
+{
+    int64_t times = (int64_t)searcher->board->devices * searcher->fleet->kinds_count / 64;
+    times = times < 1 ? 1 : times > QUICK_TIMES_MAX ? QUICK_TIMES_MAX : times;
+    for (int r = 0; r < QUICK_ROUNDS; r++) {
+        const struct round *round = &quick_rounds[r];
+        int count = searcher->count < round->drafts ? searcher->count : round->drafts;
+        for (int i = 0; i < count; i++)
+            searcher->weighed +=
+                climb(searcher->board, searcher->drafts[i], round->tries * times,
+                      round->threshold, (uint64_t)(r * SHAPES_MAX + i + 1));
+        sort_drafts(searcher);
+        drop_twins(searcher);
+    }
+}
+
 static void
 climb_rounds(struct searcher *searcher)
 {
+    if (searcher->request->quick) {
+        climb_quickly(searcher);
+        return;
+    }
     int64_t times = patience(searcher->board);
     for (int r = 0; r < ROUNDS; r++) {
         int most =
@@ -220,7 +302,11 @@ replay_rounds(struct searcher *searcher)
     if (searcher->board->published)
         return;
     int kept = 0;
-    int count = searcher->count < REPLAYED ? searcher->count : REPLAYED;
+    bool quick = searcher->request->quick;
+    int most = quick ? QUICK_REPLAYED : REPLAYED;
+    int climbs = quick ? 2 : REPLAY_CLIMBS;
+    int replays = quick ? QUICK_REPLAYS_EACH : REPLAYS_EACH;
+    int count = searcher->count < most ? searcher->count : most;
     for (int i = 0; i < searcher->count; i++) {
         struct draft *draft = searcher->drafts[i];
         if (i < count && draft_replay(searcher->board, draft))
@@ -230,9 +316,9 @@ replay_rounds(struct searcher *searcher)
     }
     searcher->count = kept;
     sort_drafts(searcher);
-    for (int i = 0; i < kept && i < REPLAY_CLIMBS; i++)
+    for (int i = 0; i < kept && i < climbs; i++)
         searcher->weighed += climb_replayed(searcher->board, searcher->drafts[i],
-                                            REPLAYS_EACH, (uint64_t)i + 1);
+                                            replays, (uint64_t)i + 1);
     sort_drafts(searcher);
     drop_twins(searcher);
 }
@@ -449,8 +535,10 @@ fleet_search(const struct fleet_request *request, const struct fleet *fleet,
     searcher.board = board_new(request, fleet);
     memset(out, 0, sizeof(*out));
     seat_shapes(&searcher);
+    if (request->quick && !(searcher.count > 0 && searcher.drafts[0]->worth.breach <= 0.0))
+        fit_in(&searcher);
     climb_rounds(&searcher);
-    if (exhaust_feasible(searcher.board))
+    if (!request->quick && exhaust_feasible(searcher.board))
         search_all(&searcher);
     replay_rounds(&searcher);
     int rc = 0;

@@ -75,6 +75,28 @@ plan_stage_bytes(const struct plan *plan, const struct plan_request *request, in
     run_bytes(plan, request, stage, plan->stages[stage].layers, out);
 }
 
+bool
+plan_same(const struct plan *left, const struct plan *right)
+{
+    if (left->micro_batch != right->micro_batch ||
+        left->stages_count != right->stages_count ||
+        left->pipelines_count != right->pipelines_count ||
+        left->predicted_step_ns != right->predicted_step_ns ||
+        left->loosened != right->loosened ||
+        memcmp(left->micro_batches, right->micro_batches,
+               (size_t)left->pipelines_count * sizeof(left->micro_batches[0])) != 0)
+        return false;
+    for (int s = 0; s < left->stages_count; s++) {
+        const struct plan_stage *a = &left->stages[s];
+        const struct plan_stage *b = &right->stages[s];
+        if (a->first_layer != b->first_layer || a->layers != b->layers ||
+            memcmp(a->nodes, b->nodes,
+                   (size_t)left->pipelines_count * sizeof(a->nodes[0])) != 0)
+            return false;
+    }
+    return true;
+}
+
 int
 plan_first_sample(const struct plan *plan, int pipeline)
 {

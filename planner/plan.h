@@ -58,6 +58,9 @@ int plan_check(const struct plan *plan, const struct plan_request *request,
 void plan_stage_bytes(const struct plan *plan, const struct plan_request *request,
                       int stage, struct stage_bytes *out);
 
+/* Do two plans, of what is in use in them, say the same? */
+bool plan_same(const struct plan *left, const struct plan *right);
+
 /* First global sample number (within a step) of a pipeline; the samples follow without a
  * gap. */
 int plan_first_sample(const struct plan *plan, int pipeline);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MEND_TRIES = 4000 };
+enum { MEND_TRIES = 4000, QUICK_TRIES = 150 };
 
 /* What is left of the plan in force, over the pools of the changed fleet. */
 struct remains {
@@ -41,6 +41,22 @@ same_pool(const struct fleet *before, int pool, const struct fleet *after)
     return -1;
 }
 
+/* Which stages are there no more? */
+static void
+note_gone(struct remains *remains)
+{
+    const struct fleet_plan *plan = remains->plan;
+    for (int s = 0; s < plan->stages_count; s++) {
+        bool any = false;
+        for (int j = 0; j < plan->width; j++) {
+            bool here = remains->pool[(int64_t)s * plan->width + j] >= 0;
+            remains->gone += !here;
+            any = any || here;
+        }
+        remains->stage_gone = remains->stage_gone || !any;
+    }
+}
+
 static int
 remains_find(struct remains *remains, struct err *err)
 {
@@ -67,17 +83,10 @@ remains_find(struct remains *remains, struct err *err)
             bool here = pool >= 0 && left[pool] >= replica->tp;
             if (here)
                 left[pool] -= replica->tp;
-            else
-                remains->gone++;
             remains->pool[(int64_t)s * plan->width + j] = (int16_t)(here ? pool : -1);
         }
     }
-    for (int s = 0; s < plan->stages_count; s++) {
-        bool any = false;
-        for (int j = 0; j < plan->width && !any; j++)
-            any = remains->pool[(int64_t)s * plan->width + j] >= 0;
-        remains->stage_gone = remains->stage_gone || !any;
-    }
+    note_gone(remains);
     return 0;
 }
 
@@ -439,12 +448,34 @@ consider_mending(struct repairer *repairer)
         struct fleet_plan plan;
         draft_plan(board, draft, &plan);
         consider(repairer, REPAIR_MEND, &plan, &repairer->out->mend);
-        climb(board, draft, MEND_TRIES, 0.0, (uint64_t)refill + 1);
+        climb(board, draft, remains->request->quick ? QUICK_TRIES : MEND_TRIES, 0.0, (uint64_t)refill + 1);
         draft_plan(board, draft, &plan);
         consider(repairer, REPAIR_MEND, &plan, &repairer->out->mend);
     }
     free(draft);
     board_free(board);
+}
+
+/* The cheapest of the three ways. */
+static int
+find_next(struct repairer *repairer, struct err *err)
+{
+    const struct remains *remains = &repairer->remains;
+    consider_staying(repairer);
+    consider_mending(repairer);
+    struct fleet_answer afresh;
+    int rc = fleet_search(remains->request, remains->after, &afresh, err);
+    if (rc == 0) {
+        struct fleet_plan plan = afresh.plan;
+        memset(&afresh.plan, 0, sizeof(afresh.plan));
+        consider(repairer, REPAIR_AFRESH, &plan, &repairer->out->afresh);
+        fleet_answer_release(&afresh);
+    }
+    if (repairer->found)
+        return 0;
+    if (rc == 0)
+        rc = err_set(err, ERR_PLAN, "no plan for the changed cluster keeps the limits");
+    return rc;
 }
 
 int
@@ -470,23 +501,37 @@ fleet_repair(const struct fleet_request *request, const struct fleet *before,
                        "changed cluster has one of %d",
                        before->table.layers_count, after->table.layers_count);
     int rc = remains_find(&repairer.remains, err);
-    if (rc == 0) {
-        consider_staying(&repairer);
-        consider_mending(&repairer);
-        struct fleet_answer afresh;
-        rc = fleet_search(request, after, &afresh, err);
-        if (rc == 0) {
-            struct fleet_plan plan = afresh.plan;
-            memset(&afresh.plan, 0, sizeof(afresh.plan));
-            consider(&repairer, REPAIR_AFRESH, &plan, &out->afresh);
-            fleet_answer_release(&afresh);
-        }
-        if (repairer.found)
-            rc = 0;
-        else if (rc == 0)
-            rc = err_set(err, ERR_PLAN,
-                         "no plan for the changed cluster keeps the limits");
-    }
+    if (rc == 0)
+        rc = find_next(&repairer, err);
+    free(repairer.remains.pool);
+    return rc;
+}
+
+int
+fleet_repair_what_is_left(const struct fleet_request *request, const struct fleet *after,
+                          const struct fleet_plan *left, double step_s,
+                          const struct repair_terms *terms, struct repair_answer *out,
+                          struct err *err)
+{
+    must(terms->horizon > 0 && terms->rollback_steps >= 0);
+    struct repairer repairer = {
+        .remains = {.request = request,
+                    .before = after,
+                    .after = after,
+                    .plan = left,
+                    .step_s = step_s},
+        .terms = terms,
+        .out = out,
+    };
+    memset(out, 0, sizeof(*out));
+    if (fleet_check(after, err) != 0)
+        return -1;
+    size_t replicas = (size_t)left->stages_count * (size_t)left->width;
+    repairer.remains.pool = xcalloc(replicas, sizeof(*repairer.remains.pool));
+    for (size_t i = 0; i < replicas; i++)
+        repairer.remains.pool[i] = left->replicas[i].pool;
+    note_gone(&repairer.remains);
+    int rc = find_next(&repairer, err);
     free(repairer.remains.pool);
     return rc;
 }

@@ -51,6 +51,13 @@ int fleet_repair(const struct fleet_request *request, const struct fleet *before
                  const struct repair_terms *terms, struct repair_answer *out,
                  struct err *err);
 
+/* The same of what is left of a plan: its replicas are on pools of `after`, or gone (pool -1);
+ * a step of it took `step_s`. The plan need not be kept as it is for anything else. */
+int fleet_repair_what_is_left(const struct fleet_request *request,
+                              const struct fleet *after, const struct fleet_plan *left,
+                              double step_s, const struct repair_terms *terms,
+                              struct repair_answer *out, struct err *err);
+
 /* What it would cost to go from the plan in force to another over the pools of `after`. */
 int fleet_repair_price(const struct fleet_request *request, const struct fleet *before,
                        const struct fleet_plan *in_force, const struct fleet *after,

@@ -67,12 +67,42 @@ replica_times(const struct fleet_plan *plan, const struct fleet *fleet,
 
 /* ---- memory ---- */
 
+/* Of our own engine's model: what it lays out. */
+static void
+engine_memory(const struct fleet_plan *plan, const struct fleet *fleet, int stage,
+              struct memory_parts *out)
+{
+    int most = 1;
+    for (int j = 0; j < plan->width; j++)
+        most = plan->micro_batches[j] > most ? plan->micro_batches[j] : most;
+    struct stage_spec spec = {
+        .first_layer = plan->first_layer[stage],
+        .layers = plan->layers[stage],
+        .micro_batch = plan->micro_batch,
+        .in_flight = schedule_in_flight(plan->stages_count, stage, most),
+        .copies = fleet->table.engine_copies,
+    };
+    struct stage_bytes bytes;
+    workload_stage_bytes(fleet->table.engine, &spec, &bytes);
+    out->weights = bytes.weights;
+    out->gradients = bytes.gradients;
+    out->optimizer = bytes.optimizer;
+    out->activations = bytes.activations;
+    out->workspace = bytes.workspace + bytes.communication + bytes.copies;
+    out->total = bytes.total;
+}
+
 void
 replay_memory(const struct fleet_plan *plan, const struct fleet_request *request,
               const struct fleet *fleet, int stage, int pipeline,
               struct memory_parts *out)
 {
     const struct replica *replica = fleet_plan_replica(plan, stage, pipeline);
+    if (fleet->table.engine) {
+        out->room = fleet->kinds[fleet->pools[replica->pool].kind].memory_bytes;
+        engine_memory(plan, fleet, stage, out);
+        return;
+    }
     const struct layer_size *sizes = fleet->table.sizes[tp_slot(replica->tp)];
     const struct layer_size *whole = fleet->table.sizes[0];
     int64_t parameters = 0;
@@ -498,6 +528,46 @@ ring_slowest(const struct replay *replay, int stage, double piece)
     return ring;
 }
 
+/* Of our engine's models the head's gradient of the embedding is kept apart, on the last
+ * stage. */
+static double
+tied_bytes(const struct fleet *fleet)
+{
+    const struct model_shape *shape = fleet->table.engine;
+    return shape ? 4.0 * (double)shape->vocabulary * (double)shape->hidden : 0.0;
+}
+
+/* The first and the last stage of each pipeline send each other that gradient: from when on
+ * the last has it. */
+static double
+tie_s(struct replay *replay)
+{
+    const struct fleet_plan *plan = replay->plan;
+    double bytes = tied_bytes(replay->fleet);
+    double slowest_s = 0.0;
+    if (bytes <= 0.0 || plan->stages_count == 1)
+        return 0.0;
+    double *held_s = xcalloc((size_t)replay->fleet->curves_count + 1, sizeof(*held_s));
+    for (int j = 0; j < plan->width; j++) {
+        const struct replica *ends[] = {
+            fleet_plan_replica(plan, 0, j),
+            fleet_plan_replica(plan, plan->stages_count - 1, j)};
+        for (int way = 0; way < 2; way++) {
+            const struct fleet_curve *curve = fleet_curve(
+                replay->fleet, ends[way]->pool, 0, ends[1 - way]->pool, 0);
+            double seconds = curve ? fleet_send_s(curve, bytes) : FLEET_NEVER_S;
+            if (curve && curve->shared) {
+                double *held = &held_s[curve - replay->fleet->curves];
+                *held += seconds - curve->delay_s;
+                seconds = *held + curve->delay_s;
+            }
+            slowest_s = later(slowest_s, seconds);
+        }
+    }
+    free(held_s);
+    return slowest_s;
+}
+
 /* Reduce a stage's gradients, bucket by bucket; when the last is done. */
 static double
 reduce_stage(struct replay *replay, int stage, struct bound *bound)
@@ -509,6 +579,7 @@ reduce_stage(struct replay *replay, int stage, struct bound *bound)
         bytes += (plan->precision == PRECISION_BF16 ? 2.0 : 4.0) *
                  (double)replay->fleet->table.sizes[0][plan->first_layer[stage] + l]
                      .parameters;
+    bytes += stage + 1 == plan->stages_count ? tied_bytes(replay->fleet) : 0.0;
     double done_s = 0.0;
     double left = bytes;
     double size = framework->bucket_bytes;
@@ -597,7 +668,7 @@ replay_end(struct replay *replay, struct estimate *out)
             reduce_to = ring.link_to;
         }
     }
-    double commit = commit_s(replay);
+    double commit = tie_s(replay) + commit_s(replay);
     for (int s = 0; replay->on_event && s < replay->stages; s++) {
         for (int j = 0; j < replay->plan->width; j++) {
             double start_s = reduced_s + commit;

@@ -14,7 +14,9 @@ enum {
     GUESSES_CUT = 90,  /* by their guess, and as many by their hope, of all */
     GUESSES_SURE = 3,  /* of one setting and depth, however the others are */
     SURE_DEPTH = 8,    /* depths that are sure of some */
-    KEPT_EACH = 4      /* of one setting and depth */
+    KEPT_EACH = 4,     /* of one setting and depth */
+    QUICK_SHAPES = 100, /* the same of a quick search */
+    QUICK_CUT = 12
 };
 
 /* A kind of device with a degree, as one setting has it. */
@@ -556,12 +558,13 @@ guess_picked(struct shaper *shaper)
 
 /* Is the number of multisets of `picks` out of `choices` within the limit? */
 static bool
-few(int choices, int picks)
+few(const struct shaper *shaper, int choices, int picks)
 {
+    int most = shaper->board->request->quick ? QUICK_SHAPES : FREE_SHAPES_MAX;
     double count = 1.0;
     for (int i = 1; i <= picks; i++)
         count = count * (double)(choices + i - 1) / (double)i;
-    return count <= (double)FREE_SHAPES_MAX;
+    return count <= (double)most;
 }
 
 static void
@@ -655,8 +658,9 @@ sort_guess(struct shaper *shaper, const struct guess *guess, bool by_hope, bool 
     if (sure)
         shaper->sure[shaper->sure_count++] = *guess;
     else
-        guess_keep(&shaper->cut[by_hope ? GUESSES_CUT : 0], &counts[by_hope], GUESSES_CUT,
-                   guess, by_hope);
+        guess_keep(&shaper->cut[by_hope ? GUESSES_CUT : 0], &counts[by_hope],
+                   shaper->board->request->quick ? QUICK_CUT : GUESSES_CUT, guess,
+                   by_hope);
 }
 
 /* All settings and depths; the best guesses of each go on. */
@@ -674,14 +678,16 @@ guess_all(struct shaper *shaper, int counts[2])
             shaper->stages = stages;
             shaper->guesses[0].count = 0;
             shaper->guesses[1].count = 0;
-            if (few(shaper->choices_count, stages))
+            if (few(shaper, shaper->choices_count, stages))
                 pick_freely(shaper);
             else
                 pick_two(shaper);
             for (int by_hope = 0; by_hope < 2; by_hope++)
                 for (int i = 0; i < shaper->guesses[by_hope].count; i++)
                     sort_guess(shaper, &shaper->guesses[by_hope].list[i], by_hope == 1,
-                               i < GUESSES_SURE && stages <= SURE_DEPTH, counts);
+                               !board->request->quick && i < GUESSES_SURE &&
+                                   stages <= SURE_DEPTH,
+                               counts);
         }
     }
 }

@@ -168,7 +168,7 @@ START_TEST(a_view_comes_back_whole)
     ck_assert_int_eq(out->duties.gatherers_count, view->duties.gatherers_count);
     ck_assert_int_eq(out->duties.gatherers[0], view->duties.gatherers[0]);
     ck_assert_int_eq(out->cluster.zones_count, 2);
-    ck_assert_int_eq(out->prediction.step_ns, view->prediction.step_ns);
+    ck_assert_int_eq(out->plan.predicted_step_ns, view->plan.predicted_step_ns);
     ck_assert_uint_eq(out->former_count, 2);
     bool works = false;
     for (int i = 0; i < 5; i++) {

@@ -523,10 +523,10 @@ __wrap_view_judge(const struct decree *decree, const struct view *view,
 
 /* Another version of the planner: what it finds differs. */
 int
-__wrap_search(const struct plan_request *request, const struct cluster *cluster,
-              struct plan *plan, struct prediction *prediction, struct err *err)
+__wrap_plan_next(const struct plan_request *request, const struct cluster *cluster,
+                 const struct plan *in_force, struct plan *plan, struct err *err)
 {
-    int result = __real_search(request, cluster, plan, prediction, err);
+    int result = __real_plan_next(request, cluster, in_force, plan, err);
     if (result == 0 && here && here->contrary)
         plan->predicted_step_ns++;
     return result;

@@ -5,7 +5,7 @@
 #define TESTS_SIM_SYSTEM_H
 
 #include "node/view.h"
-#include "planner/search.h"
+#include "planner/next.h"
 
 #include <dirent.h>
 #include <signal.h>
@@ -64,7 +64,7 @@ WRAPPED(int, crypto_box_seal_open, unsigned char *, const unsigned char *,
 WRAPPED(int, sodium_mlock, void *, size_t)
 WRAPPED(int, view_judge, const struct decree *, const struct view *,
         const struct decree *, const struct view *, struct err *)
-WRAPPED(int, search, const struct plan_request *, const struct cluster *, struct plan *,
-        struct prediction *, struct err *)
+WRAPPED(int, plan_next, const struct plan_request *, const struct cluster *,
+        const struct plan *, struct plan *, struct err *)
 
 #endif
