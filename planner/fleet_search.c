@@ -21,6 +21,7 @@ enum {
     ROUNDS = 4,
     QUICK_SHAPES = 16, /* the same of a quick search */
     QUICK_ROUNDS = 3,
+    QUICK_ZONES = 6, /* up to which each is looked at by itself, too */
     FITS_MAX = 4,
     QUICK_TIMES_MAX = 16,
     QUICK_REPLAYED = 6,
@@ -261,7 +262,15 @@ patience(const struct board *board)
 static void
 climb_quickly(struct searcher *searcher)
 {
-    int64_t times = (int64_t)searcher->board->devices * searcher->fleet->kinds_count / 64;
+    const struct fleet *fleet = searcher->fleet;
+    bool seen[FLEET_KINDS_MAX] = {false};
+    int kinds = 0;
+    for (int p = 0; p < fleet->pools_count; p++) {
+        bool *there = &seen[fleet->pools[p].kind];
+        kinds += fleet->pools[p].devices > 0 && !*there;
+        *there = *there || fleet->pools[p].devices > 0;
+    }
+    int64_t times = (int64_t)searcher->board->devices * kinds / 64;
     times = times < 1 ? 1 : times > QUICK_TIMES_MAX ? QUICK_TIMES_MAX : times;
     for (int r = 0; r < QUICK_ROUNDS; r++) {
         const struct round *round = &quick_rounds[r];
@@ -522,6 +531,84 @@ no_plan(const struct searcher *searcher, struct err *err)
         (double)board_room(board, roomiest) / 1073741824.0, name);
 }
 
+/* Everything but the answer: drafts, best first. */
+static void
+find_drafts(struct searcher *searcher)
+{
+    const struct fleet_request *request = searcher->request;
+    seat_shapes(searcher);
+    if (request->quick &&
+        !(searcher->count > 0 && searcher->drafts[0]->worth.breach <= 0.0))
+        fit_in(searcher);
+    climb_rounds(searcher);
+    if (!request->quick && exhaust_feasible(searcher->board))
+        search_all(searcher);
+    replay_rounds(searcher);
+}
+
+/* A draft over a part of the fleet as one over all of it. */
+static bool
+adopt(const struct board *board, const struct board *part, const struct draft *from,
+      struct draft *to)
+{
+    const struct setting *setting = &part->settings[from->setting];
+    draft_copy(from, to);
+    for (to->setting = 0; to->setting < board->settings_count; to->setting++)
+        if (board->settings[to->setting].micro_batch == setting->micro_batch &&
+            board->settings[to->setting].precision == setting->precision &&
+            board->settings[to->setting].recompute == setting->recompute &&
+            board->settings[to->setting].shard_optimizer == setting->shard_optimizer)
+            break;
+    if (to->setting == board->settings_count)
+        return false;
+    for (int c = 0; c < to->crews_count; c++) {
+        for (int s = 0; s < to->stages; s++) {
+            const struct option *option = &part->options[from->crews[c].option[s]];
+            to->crews[c].option[s] =
+                (uint16_t)board->option_of[option->pool][option->slot];
+        }
+    }
+    return true;
+}
+
+/* Each zone by itself, as if there were no other: so no fleet is planned worse than a zone of
+ * it, however little is tried. */
+static void
+look_at_zones(struct searcher *searcher)
+{
+    const struct fleet *fleet = searcher->fleet;
+    if (fleet->zones_count < 2 || fleet->zones_count > QUICK_ZONES ||
+        searcher->request->stage_zones_count > 0)
+        return;
+    struct fleet *part = fleet_copy(fleet);
+    for (int z = 0; z < fleet->zones_count; z++) {
+        int devices = 0;
+        for (int p = 0; p < fleet->pools_count; p++) {
+            bool here = fleet->pools[p].zone == z;
+            part->pools[p].devices = here ? fleet->pools[p].devices : 0;
+            devices += part->pools[p].devices;
+        }
+        if (devices < 2 || devices == searcher->board->devices)
+            continue;
+        struct searcher one = {.request = searcher->request, .fleet = part};
+        one.board = board_new(one.request, part);
+        find_drafts(&one);
+        struct draft *draft = xcalloc(1, sizeof(*draft));
+        if (one.count > 0 && searcher->count < SHAPES_MAX &&
+            adopt(searcher->board, one.board, one.drafts[0], draft))
+            searcher->drafts[searcher->count++] = draft;
+        else
+            free(draft);
+        searcher->weighed += one.weighed;
+        for (int i = 0; i < one.count; i++)
+            free(one.drafts[i]);
+        board_free(one.board);
+    }
+    fleet_free(part);
+    sort_drafts(searcher);
+    drop_twins(searcher);
+}
+
 int
 fleet_search(const struct fleet_request *request, const struct fleet *fleet,
              struct fleet_answer *out, struct err *err)
@@ -534,13 +621,9 @@ fleet_search(const struct fleet_request *request, const struct fleet *fleet,
     struct searcher searcher = {.request = request, .fleet = fleet};
     searcher.board = board_new(request, fleet);
     memset(out, 0, sizeof(*out));
-    seat_shapes(&searcher);
-    if (request->quick && !(searcher.count > 0 && searcher.drafts[0]->worth.breach <= 0.0))
-        fit_in(&searcher);
-    climb_rounds(&searcher);
-    if (!request->quick && exhaust_feasible(searcher.board))
-        search_all(&searcher);
-    replay_rounds(&searcher);
+    find_drafts(&searcher);
+    if (request->quick)
+        look_at_zones(&searcher);
     int rc = 0;
     if (choose(&searcher, out))
         list_rejections(&searcher, out);
