@@ -176,7 +176,7 @@ struct node {
     struct decree decree; /* the same epoch's */
     bool member;          /* we are one, with this boot */
     bool was_member;      /* of an earlier epoch, in this process */
-    int64_t entered_ms; /* the sockets opened */
+    int64_t entered_ms;   /* the sockets opened */
     int64_t entered_epoch_ms;
     int64_t member_since_ms; /* when `member` became true */
 
@@ -209,7 +209,7 @@ struct node {
     char stop_reason[ERR_MSG_SIZE];
     bool broken; /* a promise could not be made durable: nothing more leaves */
     int halts_asked, halts_answered;
-    int64_t caught_up_ms; /* last try to catch up by a seed */
+    int64_t caught_up_ms;      /* last try to catch up by a seed */
     uint32_t rival_generation; /* another recovery made it, too; 0: none did */
     /* A member that does not admit us, and since when: it has forgotten us, or never
      * heard of us. 0: nobody. */

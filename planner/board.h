@@ -32,7 +32,7 @@ struct setting {
     double *forward_s[FLEET_KINDS_MAX][TP_SLOTS];
     double *backward_s[FLEET_KINDS_MAX][TP_SLOTS];
     double *update_s[FLEET_KINDS_MAX][TP_SLOTS]; /* published: of the layer itself */
-    double *send_s; /* [curves x sizes]: curve * sizes_count + size */
+    double *send_s;        /* [curves x sizes]: curve * sizes_count + size */
     int64_t *engine_bytes; /* of our engine's runs of layers, as they were asked for */
 };
 

@@ -40,8 +40,8 @@ list_roomiest(const struct fit *fit, int zone, uint16_t *list)
             !board_measured(fit->setting, option))
             continue;
         int at = count++;
-        while (at > 0 &&
-               board_room(board, option) > board_room(board, &board->options[list[at - 1]])) {
+        while (at > 0 && board_room(board, option) >
+                             board_room(board, &board->options[list[at - 1]])) {
             list[at] = list[at - 1];
             at--;
         }
@@ -66,8 +66,7 @@ fill_blocks(struct fit *fit, int zone)
         block->zone = zone;
         for (int j = 0; j < fit->width; j++) {
             while (at < count &&
-                   taken ==
-                       board->fleet->pools[board->options[list[at]].pool].devices) {
+                   taken == board->fleet->pools[board->options[list[at]].pool].devices) {
                 at++;
                 taken = 0;
             }

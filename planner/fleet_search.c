@@ -225,8 +225,8 @@ seat_shapes(struct searcher *searcher)
     int count = shapes_list(searcher->board, shapes, most, &searcher->weighed);
     for (int i = 0; i < count; i++) {
         struct draft *draft = xcalloc(1, sizeof(*draft));
-        if (shape_seat(searcher->board, &shapes[i], i % (most / 2) < PAIRS_MAX,
-                       draft, &searcher->weighed))
+        if (shape_seat(searcher->board, &shapes[i], i % (most / 2) < PAIRS_MAX, draft,
+                       &searcher->weighed))
             searcher->drafts[searcher->count++] = draft;
         else
             free(draft);
@@ -326,8 +326,8 @@ replay_rounds(struct searcher *searcher)
     searcher->count = kept;
     sort_drafts(searcher);
     for (int i = 0; i < kept && i < climbs; i++)
-        searcher->weighed += climb_replayed(searcher->board, searcher->drafts[i],
-                                            replays, (uint64_t)i + 1);
+        searcher->weighed += climb_replayed(searcher->board, searcher->drafts[i], replays,
+                                            (uint64_t)i + 1);
     sort_drafts(searcher);
     drop_twins(searcher);
 }

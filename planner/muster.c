@@ -136,10 +136,9 @@ fill_times(struct muster *muster, const struct cluster_node *node, int size,
         int64_t forward_ns, backward_ns, update_ns;
         must(cluster_layer_ns(node, workload_layer_kind(shape, l), size, &forward_ns,
                               &backward_ns, &update_ns) == 0);
-        out->layers[l] =
-            (struct layer_time){.forward_s = (double)forward_ns / 1e9,
-                                .backward_s = (double)backward_ns / 1e9,
-                                .update_s = (double)update_ns / 1e9};
+        out->layers[l] = (struct layer_time){.forward_s = (double)forward_ns / 1e9,
+                                             .backward_s = (double)backward_ns / 1e9,
+                                             .update_s = (double)update_ns / 1e9};
     }
 }
 
@@ -181,15 +180,12 @@ fill_pools(struct muster *muster, const int *kind_of)
         if (kind_of[n] < 0)
             continue;
         int p = 0;
-        while (p < fleet->pools_count &&
-               (fleet->pools[p].kind != kind_of[n] ||
-                fleet->pools[p].zone != cluster->nodes[n].zone))
+        while (p < fleet->pools_count && (fleet->pools[p].kind != kind_of[n] ||
+                                          fleet->pools[p].zone != cluster->nodes[n].zone))
             p++;
         if (p == fleet->pools_count)
-            fleet->pools[fleet->pools_count++] =
-                (struct fleet_pool){.kind = kind_of[n],
-                                    .zone = cluster->nodes[n].zone,
-                                    .usd_per_hour = -1.0};
+            fleet->pools[fleet->pools_count++] = (struct fleet_pool){
+                .kind = kind_of[n], .zone = cluster->nodes[n].zone, .usd_per_hour = -1.0};
         fleet->pools[p].devices++;
         muster->pool_of[n] = p;
     }
@@ -369,9 +365,9 @@ muster_plan(const struct muster *muster, const struct fleet_plan *plan,
     return true;
 }
 
-int
+void
 muster_fleet_plan(const struct muster *muster, const struct plan *plan,
-                  struct fleet_plan *out, struct err *err)
+                  struct fleet_plan *out)
 {
     fleet_plan_init(out, plan->stages_count, plan->pipelines_count);
     out->micro_batch = plan->micro_batch;
@@ -383,17 +379,9 @@ muster_fleet_plan(const struct muster *muster, const struct plan *plan,
         out->first_layer[s] = stage->first_layer;
         out->layers[s] = stage->layers;
         for (int j = 0; j < plan->pipelines_count; j++) {
-            int pool = muster->pool_of[stage->nodes[j]];
-            if (pool < 0) {
-                char name[ID_SHORT_SIZE];
-                fleet_plan_release(out);
-                return err_set(
-                    err, ERR_PLAN, "node %s of the plan has measured nothing",
-                    id_short(&muster->cluster->nodes[stage->nodes[j]].id, name));
-            }
+            int pool = stage->nodes[j] < 0 ? -1 : muster->pool_of[stage->nodes[j]];
             out->replicas[(int64_t)s * out->width + j] =
                 (struct replica){.pool = (int16_t)pool, .tp = 1};
         }
     }
-    return 0;
 }

@@ -41,9 +41,9 @@ void muster_release(struct muster *muster);
 bool muster_plan(const struct muster *muster, const struct fleet_plan *plan,
                  const struct plan *current, struct plan *out);
 
-/* A plan over the nodes as one over the pools; the caller releases it. The plan passes
- * plan_check(). ERR_PLAN when one of its nodes has no profile. */
-int muster_fleet_plan(const struct muster *muster, const struct plan *plan,
-                      struct fleet_plan *out, struct err *err);
+/* A plan over the nodes as one over the pools; the caller releases it. The pool of a node that
+ * is gone (-1) or has measured nothing is -1. */
+void muster_fleet_plan(const struct muster *muster, const struct plan *plan,
+                       struct fleet_plan *out);
 
 #endif

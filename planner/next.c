@@ -47,9 +47,8 @@ may_be(const struct step *step, const struct fleet_request *wish)
     int stages = wish->pipeline > 0 ? wish->pipeline : 1;
     if (width > REPLICAS_MAX || stages > step->muster.fleet->table.layers_count ||
         (int64_t)stages * width > step->usable ||
-        (wish->micro_batch > 0 &&
-         (wish->sequences % wish->micro_batch != 0 ||
-          width > wish->sequences / wish->micro_batch)))
+        (wish->micro_batch > 0 && (wish->sequences % wish->micro_batch != 0 ||
+                                   width > wish->sequences / wish->micro_batch)))
         return false;
     int named[ZONES_MAX] = {0};
     for (int s = 0; s < wish->stage_zones_count; s++) {
@@ -232,27 +231,6 @@ no_room(const struct step *step, struct err *err)
 
 /* ---- the step ---- */
 
-static void
-fill_former(struct step *step)
-{
-    const struct plan *plan = step->in_force;
-    struct fleet_plan *former = &step->former;
-    fleet_plan_init(former, plan->stages_count, plan->pipelines_count);
-    former->micro_batch = plan->micro_batch;
-    former->precision = PRECISION_FP32;
-    for (int j = 0; j < former->width; j++)
-        former->micro_batches[j] = plan->micro_batches[j];
-    for (int s = 0; s < former->stages_count; s++) {
-        former->first_layer[s] = plan->stages[s].first_layer;
-        former->layers[s] = plan->stages[s].layers;
-        for (int j = 0; j < former->width; j++) {
-            int node = plan->stages[s].nodes[j];
-            former->replicas[(int64_t)s * former->width + j] = (struct replica){
-                .pool = (int16_t)(node < 0 ? -1 : step->muster.pool_of[node]), .tp = 1};
-        }
-    }
-}
-
 static int
 make(struct step *step, struct err *err)
 {
@@ -263,7 +241,7 @@ make(struct step *step, struct err *err)
         if (step->muster.pool_of[n] >= 0)
             step->in_zone[step->cluster->nodes[n].zone]++;
     if (step->in_force)
-        fill_former(step);
+        muster_fleet_plan(&step->muster, step->in_force, &step->former);
     bool found = try_all(step, &whole);
     step->out->loosened = found && !whole;
     int result = found ? 0 : no_room(step, err);
@@ -323,8 +301,8 @@ remember(struct memory *memory, const struct plan_request *request,
     memory->nodes_count = cluster->nodes_count;
     memory->zones_count = cluster->zones_count;
     memcpy(memory->zones, cluster->zones, sizeof(memory->zones));
-    memory->nodes = xmemdup(cluster->nodes,
-                            (size_t)cluster->nodes_count * sizeof(*cluster->nodes));
+    memory->nodes =
+        xmemdup(cluster->nodes, (size_t)cluster->nodes_count * sizeof(*cluster->nodes));
     memory->links = xmemdup(cluster->links, links_bytes(cluster));
 }
 
@@ -356,34 +334,4 @@ plan_next(const struct plan_request *request, const struct cluster *cluster,
     else
         *err = memory.err;
     return memory.result;
-}
-
-int
-plan_step_ns(const struct plan *plan, const struct plan_request *request,
-             const struct cluster *cluster, int64_t *out, struct err *err)
-{
-    struct muster muster;
-    struct fleet_plan over_pools;
-    struct estimate estimate;
-    for (int s = 0; s < plan->stages_count; s++)
-        for (int j = 0; j < plan->pipelines_count; j++)
-            if (cluster->nodes[plan->stages[s].nodes[j]].profile.count == 0) {
-                char name[ID_SHORT_SIZE];
-                return err_set(
-                    err, ERR_PLAN, "node %s of the plan has measured nothing",
-                    id_short(&cluster->nodes[plan->stages[s].nodes[j]].id, name));
-            }
-    struct plan_request loose = *request;
-    loose.micro_batch = plan->micro_batch; /* the size that is to be predicted */
-    muster_init(&muster, &loose, cluster);
-    int result = muster_fleet_plan(&muster, plan, &over_pools, err);
-    if (result == 0) {
-        result = evaluate(&over_pools, &muster.request, muster.fleet, NULL, NULL,
-                          &estimate, err);
-        fleet_plan_release(&over_pools);
-    }
-    if (result == 0)
-        *out = (int64_t)(estimate.iteration_s * 1e9);
-    muster_release(&muster);
-    return result;
 }

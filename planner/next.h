@@ -23,9 +23,4 @@
 int plan_next(const struct plan_request *request, const struct cluster *cluster,
               const struct plan *in_force, struct plan *out, struct err *err);
 
-/* What a step of a plan that passes plan_check() will take. ERR_PLAN when a node of it has
- * measured nothing or a link of it carries nothing. */
-int plan_step_ns(const struct plan *plan, const struct plan_request *request,
-                 const struct cluster *cluster, int64_t *out, struct err *err);
-
 #endif

@@ -448,7 +448,8 @@ consider_mending(struct repairer *repairer)
         struct fleet_plan plan;
         draft_plan(board, draft, &plan);
         consider(repairer, REPAIR_MEND, &plan, &repairer->out->mend);
-        climb(board, draft, remains->request->quick ? QUICK_TRIES : MEND_TRIES, 0.0, (uint64_t)refill + 1);
+        climb(board, draft, remains->request->quick ? QUICK_TRIES : MEND_TRIES, 0.0,
+              (uint64_t)refill + 1);
         draft_plan(board, draft, &plan);
         consider(repairer, REPAIR_MEND, &plan, &repairer->out->mend);
     }

@@ -44,6 +44,7 @@ struct replay {
                            sent */
     double *backward_at;
     double *line_free; /* [curves]: when a shared line is free again */
+    int *crossings;    /* [curves]: how often the ring at hand goes over one */
     struct event *events;
     int events_count;
 };
@@ -479,6 +480,8 @@ replay_prepare(struct replay *replay)
     }
     replay->line_free =
         xcalloc((size_t)replay->fleet->curves_count + 1, sizeof(*replay->line_free));
+    replay->crossings =
+        xcalloc((size_t)replay->fleet->curves_count + 1, sizeof(*replay->crossings));
     replay->message =
         (double)plan->micro_batch * (plan->precision == PRECISION_BF16 ? 0.5 : 1.0);
     for (int lane = 0; lane < replay->lanes; lane++)
@@ -497,31 +500,50 @@ struct ring {
     int from_pool, to_pool;
 };
 
+/* The link from one pipeline's replica to the next one's. */
+static const struct fleet_curve *
+ring_link(const struct replay *replay, int stage, int pipeline)
+{
+    const struct fleet_plan *plan = replay->plan;
+    const struct replica *here = fleet_plan_replica(plan, stage, pipeline);
+    const struct replica *next =
+        fleet_plan_replica(plan, stage, (pipeline + 1) % plan->width);
+    const struct fleet_curve *curve = fleet_curve(
+        replay->fleet, here->pool, tp_slot(here->tp), next->pool, tp_slot(next->tp));
+    if (!curve) /* fleet_plan_check() asks for a way between single devices */
+        curve = fleet_curve(replay->fleet, here->pool, 0, next->pool, 0);
+    must(curve);
+    return curve;
+}
+
 static struct ring
 ring_slowest(const struct replay *replay, int stage, double piece)
 {
     const struct fleet_plan *plan = replay->plan;
     struct ring ring = {.hop_s = -1.0, .line = -1};
     const struct fleet_curve *before = NULL;
+    /* All hops of a round go at the same time: those over one shared line queue for it. */
+    for (int c = 0; c < replay->fleet->curves_count; c++)
+        replay->crossings[c] = 0;
+    for (int j = 0; j < plan->width; j++)
+        replay->crossings[ring_link(replay, stage, j) - replay->fleet->curves]++;
     for (int j = 0; j < plan->width; j++) {
         const struct replica *here = fleet_plan_replica(plan, stage, j);
         const struct replica *next =
             fleet_plan_replica(plan, stage, (j + 1) % plan->width);
-        const struct fleet_curve *curve = fleet_curve(
-            replay->fleet, here->pool, tp_slot(here->tp), next->pool, tp_slot(next->tp));
-        if (!curve) /* fleet_plan_check() asks for a way between single devices */
-            curve = fleet_curve(replay->fleet, here->pool, 0, next->pool, 0);
-        must(curve);
+        const struct fleet_curve *curve = ring_link(replay, stage, j);
         if (curve == before)
             continue;
         before = curve;
         /* Each device of a group sends its own part of the piece; they share the line. */
         int parts = here->tp < next->tp ? here->tp : next->tp;
-        double hop_s = (fleet_send_s(curve, piece / parts) - curve->delay_s) * parts +
-                       curve->delay_s;
+        double held_s = (fleet_send_s(curve, piece / parts) - curve->delay_s) * parts;
+        if (curve->shared)
+            held_s *= (double)replay->crossings[curve - replay->fleet->curves];
+        double hop_s = held_s + curve->delay_s;
         if (hop_s <= ring.hop_s)
             continue;
-        ring = (struct ring){hop_s, hop_s - curve->delay_s, -1, here->pool, next->pool};
+        ring = (struct ring){hop_s, held_s, -1, here->pool, next->pool};
         if (curve->shared)
             ring.line = (int)(curve - replay->fleet->curves);
     }
@@ -553,8 +575,8 @@ tie_s(struct replay *replay)
             fleet_plan_replica(plan, 0, j),
             fleet_plan_replica(plan, plan->stages_count - 1, j)};
         for (int way = 0; way < 2; way++) {
-            const struct fleet_curve *curve = fleet_curve(
-                replay->fleet, ends[way]->pool, 0, ends[1 - way]->pool, 0);
+            const struct fleet_curve *curve =
+                fleet_curve(replay->fleet, ends[way]->pool, 0, ends[1 - way]->pool, 0);
             double seconds = curve ? fleet_send_s(curve, bytes) : FLEET_NEVER_S;
             if (curve && curve->shared) {
                 double *held = &held_s[curve - replay->fleet->curves];
@@ -760,6 +782,7 @@ replay_evaluate(const struct fleet_plan *plan, const struct fleet_request *reque
     free(replay.forward_at);
     free(replay.backward_at);
     free(replay.line_free);
+    free(replay.crossings);
     if (!(out->iteration_s < FLEET_NEVER_S))
         return err_set(err, ERR_PLAN, "a link of the plan carries nothing");
     return 0;

@@ -10,11 +10,11 @@ enum {
     FREE_SHAPES_MAX = 8000, /* of one setting and depth, looked at in full */
     CUTS_MAX = 16,          /* times that one order of a shape is cut */
     ORDERS_MAX = 16,
-    GUESSES_EACH = 24, /* of one setting and depth */
-    GUESSES_CUT = 90,  /* by their guess, and as many by their hope, of all */
-    GUESSES_SURE = 3,  /* of one setting and depth, however the others are */
-    SURE_DEPTH = 8,    /* depths that are sure of some */
-    KEPT_EACH = 4,     /* of one setting and depth */
+    GUESSES_EACH = 24,  /* of one setting and depth */
+    GUESSES_CUT = 90,   /* by their guess, and as many by their hope, of all */
+    GUESSES_SURE = 3,   /* of one setting and depth, however the others are */
+    SURE_DEPTH = 8,     /* depths that are sure of some */
+    KEPT_EACH = 4,      /* of one setting and depth */
     QUICK_SHAPES = 100, /* the same of a quick search */
     QUICK_CUT = 12
 };

@@ -49,7 +49,8 @@ add_one_by_one(const struct board *board, const struct whole *list, int count,
         const struct option *option = &board->options[list[i].option];
         int devices = board->fleet->pools[option->pool].devices;
         int room = total - draft->width;
-        if (board->request->replicas > 0 && board->request->replicas - draft->width < room)
+        if (board->request->replicas > 0 &&
+            board->request->replicas - draft->width < room)
             room = board->request->replicas - draft->width;
         if (room < 1)
             break;
