@@ -1,5 +1,5 @@
-#include "planner/next.h"
 #include "planner/muster.h"
+#include "planner/next.h"
 #include "tests/planner/world.h"
 #include "tests/suite.h"
 
@@ -114,8 +114,8 @@ START_TEST(replicas_share_the_work_and_pay_for_the_ring)
     /* Six rounds of a quarter of the gradient at 1 GB/s, 0.1 ms each. */
     double ring_ns = 6.0 * (double)gradients_of(&plan, &request) / 4.0 + 600000.0;
     ck_assert(close_to(estimate.stages[0].reduce_s, ring_ns));
-    ck_assert(close_to(estimate.iteration_s,
-                       8.0 * MODEL_NS + ring_ns + 200000.0 + UPDATE_NS));
+    ck_assert(
+        close_to(estimate.iteration_s, 8.0 * MODEL_NS + ring_ns + 200000.0 + UPDATE_NS));
     cluster_release(&cluster);
 }
 END_TEST
