@@ -376,6 +376,8 @@ follow_committed(struct node *node, const struct effect *effect)
     }
     struct view *before = node->view;
     bool was = node->member, recalled = effect->before != 0;
+    bool outlived = !recalled && node->decree.epoch > 0 &&
+                    decree.generation > node->decree.generation;
     decree_release(&node->decree);
     node->decree = decree;
     node->view = view;
@@ -400,7 +402,7 @@ follow_committed(struct node *node, const struct effect *effect)
          * it. */
         if (view->state != JOB_NONE && !follow_measured(node, &view->job))
             measure(node, &view->job);
-        if (was && !node->leaving_ms) {
+        if ((was || outlived) && !node->leaving_ms) {
             log_warn(
                 "node",
                 "fenced: an epoch without this node is in force epoch=%llu; what it did "

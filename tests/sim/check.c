@@ -2,6 +2,7 @@
 #include "gossip/agree_state.h"
 #include "tests/gossip/agree_history.h"
 #include "tests/sim/disk.h"
+#include "tests/sim/story_guard.h"
 #include "transport/base/alloc.h"
 
 #include <stdlib.h>
@@ -512,6 +513,9 @@ check_commit(struct host *host)
     struct buf certified = {0};
     agree_export(agree, &certified);
     bool newest = agree->decree.epoch > check_newest_epoch();
+    bool first = !check_decree(agree->decree.epoch);
+    if (agree->decree.cause == CAUSE_RECOVERY && first)
+        guard_authority(&agree->decree, &check.history->admit_id);
     history_commit(check.history, person(host), &agree->decree, &agree->hash,
                    agree->certificate.term, &certified);
     buf_release(&certified);
@@ -521,6 +525,8 @@ check_commit(struct host *host)
                      host->address, big(agree->certificate.term), big(agree->promised));
     if (newest && host->node->decree.epoch == agree->decree.epoch)
         check_recovery(host->node);
+    if (host->node->decree.epoch == agree->decree.epoch)
+        guard_committed(host, first);
     world_mix(id_prefix(&agree->hash));
     world_say("is in epoch %llu (%s), term %llu", big(agree->decree.epoch),
               decree_cause_name(agree->decree.cause), big(agree->certificate.term));
@@ -610,6 +616,16 @@ check_newest_decree(void)
 {
     const struct history_chain *chain = newest_chain();
     return &chain->decided[chain->newest];
+}
+
+const struct decree *
+check_decree(uint64_t epoch)
+{
+    uint32_t generation = epoch_generation(epoch), number = epoch_number(epoch);
+    if (generation >= HISTORY_GENERATIONS_MAX || number >= HISTORY_EPOCHS_MAX)
+        return NULL;
+    const struct decree *decree = &check.history->chains[generation].decided[number];
+    return decree->epoch == epoch && epoch ? decree : NULL;
 }
 
 uint64_t

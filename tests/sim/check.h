@@ -62,6 +62,8 @@ uint64_t check_seed_chain(const struct train_job *job);
 
 uint64_t check_newest_epoch(void);
 const struct decree *check_newest_decree(void);
+/* What was decided for this epoch, as far as anybody has taken it in; NULL. */
+const struct decree *check_decree(uint64_t epoch);
 int64_t check_steps(void); /* applied, over all epochs and nodes */
 
 #endif

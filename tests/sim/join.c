@@ -14,6 +14,7 @@ enum { AGAIN_US = SECOND, SILENT_US = 5 * SECOND, HANG_UPS = 3 };
 struct join_server {
     struct host *host;
     uint8_t secret[KEY_CURVE_BYTES]; /* public half of the pair that follows from it */
+    uint8_t joiner[KEY_CURVE_BYTES]; /* the key of who has the secret, too */
     join_request_fn fn;
     void *arg;
     uint64_t refused;
@@ -21,7 +22,9 @@ struct join_server {
 
 struct join_client {
     struct host *host;
-    uint8_t secret[KEY_CURVE_BYTES];
+    uint8_t secret[KEY_CURVE_BYTES]; /* of the door that it wants */
+    uint8_t
+        key[KEY_CURVE_BYTES]; /* its own: that of who has the secret, or an invite's */
     int target;
     uint8_t *request;
     size_t len;
@@ -54,6 +57,7 @@ join_listen(struct loop *loop, const struct secret *secret, const struct address
     struct join_server *server = xcalloc(1, sizeof(*server));
     server->host = here;
     memcpy(server->secret, secret_join_public(secret), KEY_CURVE_BYTES);
+    memcpy(server->joiner, secret_joiner_public(secret), KEY_CURVE_BYTES);
     server->fn = fn;
     server->arg = arg;
     here->door = server;
@@ -124,7 +128,9 @@ asked(struct event *event)
         return;
     struct buf answer = {0};
     struct join_caller caller = {.ticket = ++tickets};
-    bool later = server->fn(server->arg, &caller, event->data, event->len, &answer);
+    memcpy(&caller.invite, event->data, ID_BYTES);
+    bool later = server->fn(server->arg, &caller, event->data + ID_BYTES,
+                            event->len - ID_BYTES, &answer);
     if (answer.len > 0) {
         answer_to(here->index, (int)event->b, (uint64_t)event->c, event->a, answer.data,
                   answer.len);
@@ -183,13 +189,22 @@ reach(struct event *event)
             say(client, JOIN_HUNG_UP);
         return;
     }
+    struct id invite = {{0}};
+    if (memcmp(target->door->joiner, client->key, KEY_CURVE_BYTES) != 0 &&
+        !net_invited(target, client->key, &invite)) {
+        attempt(client, AGAIN_US);
+        say(client, JOIN_DENIED);
+        return;
+    }
     struct event *request =
         world_in(world_delay(here->index, target->index), target, asked);
     request->a = event->a;
     request->b = here->index;
     request->c = (int64_t)here->life;
-    request->data = xmemdup(client->request, client->len);
-    request->len = client->len;
+    request->len = ID_BYTES + client->len; /* whose key it came with, and what it says */
+    request->data = xcalloc(1, request->len);
+    memcpy(request->data, &invite, ID_BYTES);
+    memcpy(request->data + ID_BYTES, client->request, client->len);
     world_in(SILENT_US, here, silent)->a = event->a;
 }
 
@@ -212,6 +227,7 @@ join_dial(struct loop *loop, const struct join_keys *keys, const struct address 
     struct join_client *client = xcalloc(1, sizeof(*client));
     client->host = here;
     memcpy(client->secret, keys->server_public, KEY_CURVE_BYTES);
+    memcpy(client->key, keys->client_public, KEY_CURVE_BYTES);
     const struct host *target = host_at(seed->host);
     client->target = target ? target->index : -1;
     client->request = xmemdup(request, len);

@@ -13,6 +13,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { TIMERS_MAX = 64, WATCHES_MAX = 64 };
 
@@ -208,6 +209,7 @@ struct json_writer *
 events_begin(struct events *events, const char *event)
 {
     buf_clear(&events->line);
+    here->fenced += strcmp(event, "fenced") == 0;
     json_begin(&events->writer, &events->line);
     json_object_open(&events->writer, NULL);
     json_put_int(&events->writer, "mono_ms", clock_ms());

@@ -10,7 +10,6 @@
 #include "transport/base/alloc.h"
 #include "transport/base/must.h"
 #include "transport/mesh.h"
-#include "transport/twin.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +29,7 @@ struct conn {
     uint64_t from_life, to_life;
     bool open;
     bool lossy;           /* it closed, and what was under way is lost */
+    bool shut;            /* who was dialled has closed it: nothing comes by it */
     int64_t last_us;      /* of the delivery of its last frame */
     int64_t blocked_us;   /* since then a direction does not come through; 0: both do */
     struct event **waits; /* frames that do not come through, in order */
@@ -38,145 +38,6 @@ struct conn {
 
 static struct conn *conns;
 static size_t conns_count, conns_room;
-
-/* ---- who may connect ---- */
-
-struct admit {
-    size_t count, evicted_count, invites_count;
-    struct id list[PEERS_MAX], evicted[PEERS_MAX], invites[ADMIT_INVITES_MAX];
-    uint64_t refused;
-};
-
-struct admit *
-admit_open(struct loop *loop, struct err *err)
-{
-    (void)loop;
-    (void)err;
-    return xcalloc(1, sizeof(struct admit));
-}
-
-void
-admit_close(struct admit *admit)
-{
-    free(admit);
-}
-
-void
-admit_joiner(struct admit *admit, const uint8_t curve_public[KEY_CURVE_BYTES])
-{
-    (void)admit;
-    (void)curve_public; /* join.c compares the secrets */
-}
-
-bool
-admit_allowed(const struct admit *admit, const struct id *node)
-{
-    for (size_t i = 0; i < admit->count; i++)
-        if (id_equal(&admit->list[i], node))
-            return true;
-    return false;
-}
-
-void
-admit_allow(struct admit *admit, const struct id *node)
-{
-    for (size_t i = 0; i < admit->evicted_count; i++)
-        if (id_equal(&admit->evicted[i], node))
-            return;
-    if (!admit_allowed(admit, node) && admit->count < PEERS_MAX)
-        admit->list[admit->count++] = *node;
-}
-
-void
-admit_evict(struct admit *admit, const struct id *node)
-{
-    admit_deny(admit, node);
-    if (admit->evicted_count < PEERS_MAX)
-        admit->evicted[admit->evicted_count++] = *node;
-}
-
-void
-admit_invites(struct admit *admit, const struct id *invites, size_t count)
-{
-    admit->invites_count = count;
-    memcpy(admit->invites, invites, count * sizeof(*invites));
-}
-
-void
-admit_self(struct admit *admit, const struct id *self,
-           void (*fn)(void *arg, const char *from), void *arg)
-{
-    (void)admit;
-    (void)self;
-    (void)fn;
-    (void)arg; /* no identity runs twice here */
-}
-
-void
-admit_deny(struct admit *admit, const struct id *node)
-{
-    for (size_t i = 0; i < admit->count; i++)
-        if (id_equal(&admit->list[i], node))
-            admit->list[i--] = admit->list[--admit->count];
-}
-
-uint64_t
-admit_refused(const struct admit *admit)
-{
-    return admit->refused;
-}
-
-/* ---- looks for a second process with our key (transport/twin.h): there is none ---- */
-
-struct twin {
-    struct host *host;
-    uint64_t number;
-    struct address base;
-    void (*fn)(void *arg, const struct address *base, bool lives);
-    void *arg;
-};
-
-static struct twin *twins[HOSTS_MAX * 2];
-static uint64_t twins_made;
-
-static void
-twin_answers(struct event *event)
-{
-    for (size_t i = 0; i < sizeof(twins) / sizeof(*twins); i++)
-        if (twins[i] && twins[i]->number == (uint64_t)event->a) {
-            twins[i]->fn(twins[i]->arg, &twins[i]->base, false);
-            return;
-        }
-}
-
-struct twin *
-twin_look(struct loop *loop, const struct key *key, const struct address *base,
-          void (*fn)(void *arg, const struct address *base, bool lives), void *arg,
-          struct err *err)
-{
-    (void)loop;
-    (void)key;
-    (void)err;
-    size_t at = 0;
-    while (at < sizeof(twins) / sizeof(*twins) && twins[at])
-        at++;
-    must(at < sizeof(twins) / sizeof(*twins));
-    struct twin *twin = xcalloc(1, sizeof(*twin));
-    *twin = (struct twin){
-        .host = here, .number = ++twins_made, .base = *base, .fn = fn, .arg = arg};
-    twins[at] = twin;
-    world_in(50 * MS, here, twin_answers)->a = (int64_t)twin->number;
-    return twin;
-}
-
-void
-twin_close(struct twin *twin)
-{
-    for (size_t i = 0; i < sizeof(twins) / sizeof(*twins); i++)
-        if (twins[i] == twin)
-            twins[i] = NULL;
-    free(twin);
-}
 
 /* ---- dialling ---- */
 
@@ -332,7 +193,7 @@ look(struct event *event)
         if (!peer->hidden)
             tell(mesh, peer, MESH_REFUSED);
     } else if (!admit_allowed(target->mesh->admit, &here->node->id)) {
-        target->mesh->admit->refused++;
+        net_refuse(target->mesh->admit);
         dial_later(mesh, peer);
         tell(mesh, peer, MESH_DENIED);
     } else {
@@ -551,7 +412,7 @@ static void
 deliver(struct event *event)
 {
     struct conn *conn = &conns[event->a];
-    if ((!conn->open && conn->lossy) || conn_dead(conn))
+    if ((!conn->open && conn->lossy) || conn->shut || conn_dead(conn))
         return;
     bool path = event->arrived || world_path(conn->from, conn->to);
     if (conn->open && (conn->waits_count > 0 || !path)) {
@@ -654,6 +515,38 @@ mesh_peer(struct mesh *mesh, const struct id *id, const struct address *base)
     dial(mesh, peer);
 }
 
+/* What the peer has opened to us is closed from here; it learns of it when it can. */
+static void
+shut_from(const struct host *host, const struct id *id)
+{
+    for (size_t i = 0; i < conns_count; i++) {
+        struct conn *conn = &conns[i];
+        const struct host *from = &world.hosts[conn->from];
+        if (!conn->open || conn->shut || conn->to != host->index || conn_dead(conn) ||
+            !from->node || from->life != conn->from_life ||
+            !id_equal(&from->node->id, id))
+            continue;
+        conn->shut = true;
+        bool comes = world_path(host->index, conn->from);
+        say_down(i, comes ? world_delay(host->index, conn->from) : HEARTBEAT_US, true);
+    }
+}
+
+int
+net_connections(const struct host *host, const struct host *other)
+{
+    int count = 0;
+    for (size_t i = 0; i < conns_count; i++) {
+        const struct conn *conn = &conns[i];
+        bool out = conn->from == host->index && conn->to == other->index &&
+                   conn->from_life == host->life;
+        bool in = conn->from == other->index && conn->to == host->index &&
+                  conn->to_life == host->life && conn->from_life == other->life;
+        count += conn->open && !conn->shut && (out || in);
+    }
+    return count;
+}
+
 void
 mesh_forget(struct mesh *mesh, const struct id *id)
 {
@@ -662,6 +555,7 @@ mesh_forget(struct mesh *mesh, const struct id *id)
         return;
     if (peer->up)
         conn_close(peer->conn, true);
+    shut_from(mesh->host, id);
     *peer = mesh->peers[--mesh->count];
 }
 

@@ -1,6 +1,7 @@
 #include "tests/sim/story.h"
 #include "tests/sim/check.h"
 #include "tests/sim/disk.h"
+#include "tests/sim/story_guard.h"
 #include "tests/sim/trouble.h"
 #include "transport/base/must.h"
 
@@ -118,7 +119,7 @@ begin(void)
 static bool
 awaited(const struct host *host)
 {
-    return !host->banned;
+    return !host->banned && !host->outcast;
 }
 
 /* Does everybody who is awaited agree, follow one leader and go on? Why not. */
@@ -173,10 +174,11 @@ settle(void)
     int64_t began = world.now_us;
     while (!world.why[0] && world.now_us - began < SETTLE_US) {
         world_run(LOOK_US);
-        if (settled(why))
+        if (settled(why) && !guard_waits())
             return (world.now_us - began) / 1000;
     }
-    world_breach("L1, L3: %d s after everything was healed %s", SETTLE_US / SECOND, why);
+    world_breach("L1, L3: %d s after everything was healed %s", SETTLE_US / SECOND,
+                 settled(why) && guard_waits() ? guard_waits() : why);
     return -1;
 }
 
@@ -243,14 +245,17 @@ story_run(uint64_t seed, struct story_result *out)
     world_open(seed);
     world.real_keys = seed % 50 == 0;
     trouble_open();
+    guard_open(seed);
     make_hosts();
     trouble_choose();
     begin();
+    guard_begin();
     world_run(between(8 * SECOND, 30 * SECOND));
     uint64_t lost = 0;
     if (!world.why[0] && world_below(4) == 0)
         lost = keep_core();
     trouble_heal();
+    guard_heal();
     world_say("everything is healed");
     bring_back(lost);
     int64_t settled_ms = settle();
@@ -270,5 +275,6 @@ story_run(uint64_t seed, struct story_result *out)
     snprintf(out->why, sizeof(out->why), "%s", world.why);
     if (world.why[0] && world.trace)
         world_last_words();
+    guard_close();
     world_close();
 }

@@ -31,6 +31,7 @@ static struct {
     int host;
     uint64_t life;
     bool accepted;
+    void (*answer)(struct host *host, const char *text, size_t len);
     uint8_t *in; /* what the command says, owned */
     size_t in_len;
 } sockets[SOCKETS_MAX];
@@ -45,6 +46,7 @@ socket_new(enum socket_kind kind, const struct host *host)
         sockets[i].host = host->index;
         sockets[i].life = host->life;
         sockets[i].accepted = false;
+        sockets[i].answer = NULL;
         return SOCKET_FIRST + i;
     }
     errno = EMFILE;
@@ -66,7 +68,8 @@ socket_close(int fd)
 }
 
 void
-system_say(struct host *host, const char *request)
+system_ask(struct host *host, const char *request,
+           void (*fn)(struct host *host, const char *text, size_t len))
 {
     if (!host->node)
         return;
@@ -75,10 +78,17 @@ system_say(struct host *host, const char *request)
         return;
     sockets[fd - SOCKET_FIRST].in = xmemdup(request, strlen(request));
     sockets[fd - SOCKET_FIRST].in_len = strlen(request);
+    sockets[fd - SOCKET_FIRST].answer = fn;
     for (int i = 0; i < SOCKETS_MAX; i++)
         if (sockets[i].kind == SOCKET_LISTENS && sockets[i].host == host->index &&
             sockets[i].life == host->life)
             loop_ready(host, SOCKET_FIRST + i);
+}
+
+void
+system_say(struct host *host, const char *request)
+{
+    system_ask(host, request, NULL);
 }
 
 void
@@ -155,6 +165,8 @@ __wrap_send(int fd, const void *data, size_t len, int flags)
     if (!socket_fd(fd))
         return __real_send(fd, data, len, flags);
     world_say("answers %.*s", (int)(len < 160 ? len : 160), (const char *)data);
+    if (sockets[fd - SOCKET_FIRST].answer)
+        sockets[fd - SOCKET_FIRST].answer(here, data, len);
     return (ssize_t)len;
 }
 

@@ -199,6 +199,13 @@ strike_link(int kind)
     }
 }
 
+void
+trouble_part(uint64_t some_hosts, int64_t us)
+{
+    cut_for(us, (struct cut){
+                    .from = some_hosts, .to = everybody() & ~some_hosts, .back = true});
+}
+
 /* ---- machines ---- */
 
 struct host *
@@ -394,9 +401,10 @@ has(struct host *host, const char *name)
 
 /* The secret, as somebody copies it from a machine that has it. */
 static void
-give_secret(struct host *host)
+give_secret(struct host *host, const struct host *seed)
 {
     struct buf secret = {0};
+    disk_get(&world.hosts[seed->index], "swarm.secret", &secret);
     for (int i = 0; i < world.hosts_count && secret.len == 0; i++)
         disk_get(&world.hosts[i], "swarm.secret", &secret);
     for (int i = 0; i < world.hosts_count && secret.len == 0; i++)
@@ -410,11 +418,12 @@ void
 trouble_join(struct host *host)
 {
     const struct host *seed = NULL;
-    for (int tries = 0; tries < 8 && (!seed || !seed->node->member); tries++)
+    for (int tries = 0; tries < 8 && (!seed || !seed->node->member || seed->outcast);
+         tries++)
         seed = trouble_any();
-    if (!seed)
+    if (!seed || seed->outcast)
         return;
-    give_secret(host);
+    give_secret(host, seed);
     host_start(host, seed->address);
 }
 
@@ -456,6 +465,8 @@ trouble_mend(void)
 {
     for (int i = 0; i < world.hosts_count; i++) {
         struct host *host = &world.hosts[i];
+        if (host->outcast)
+            continue;
         if (waits_in_vain(host)) {
             host_crash(host);
             host->restart_us =

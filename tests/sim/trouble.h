@@ -22,6 +22,9 @@ void trouble_join(struct host *host); /* a new node, by the address of any that 
 /* A job of this many steps is submitted there. */
 void trouble_submit(struct host *host, int steps);
 
+/* Nothing comes through between these hosts (a mask) and all others. */
+void trouble_part(uint64_t some_hosts, int64_t us);
+
 struct host *trouble_any(void); /* a process that runs; NULL: none */
 
 #endif

@@ -224,7 +224,9 @@ fill_config(struct host *host, const char *join, struct node_config *config)
     must(address_parse(host->address, &config->listen, &err) == 0);
     config->advertise = config->listen;
     if (join) {
-        must(address_parse(join, &config->join, &err) == 0);
+        must(config_join_take(join, config, &err) == 0);
+        if (config->invited)
+            return;
         snprintf(config->secret_file, sizeof(config->secret_file), "%s/given",
                  disk_folder(host));
     }
@@ -246,6 +248,7 @@ end_process(struct host *host, bool power)
     host->dying = host->starting = false;
     host->paused_us = host->busy_us = host->woke_ms = 0;
     host->mesh = NULL;
+    host->admit = NULL;
     host->bulk = NULL;
     host->train = NULL;
     host->door = NULL;
@@ -279,6 +282,7 @@ host_start(struct host *host, const char *join)
     host->life++;
     host->left = false;
     host->restart_us = 0;
+    host->fenced = 0;
     host->starting = true;
     host->started_us = world.now_us;
     here = host;

@@ -49,23 +49,26 @@ struct host {
     bool lies;     /* in its record and reports */
     bool contrary; /* its planner computes another plan */
 
-    bool dying;              /* it crashes once the call at hand returns */
-    bool starting;           /* node_open() is under way */
-    bool dark;               /* the machine is off: no answers, not even refusals */
-    bool left;               /* it went of its own will */
-    bool banned;             /* out of this run for good */
-    int64_t paused_us;       /* stopped until then */
-    int64_t woke_ms;         /* its clock when it last went on; 0: it never was stopped */
-    int64_t busy_us;         /* at work until then */
-    int64_t cost_us;         /* of one event, when slow */
+    bool dying;        /* it crashes once the call at hand returns */
+    bool starting;     /* node_open() is under way */
+    bool dark;         /* the machine is off: no answers, not even refusals */
+    bool left;         /* it went of its own will */
+    bool banned;       /* out of this run for good */
+    bool outcast;      /* story_guard.c starts and ends it, and nobody waits for it */
+    int64_t paused_us; /* stopped until then */
+    int64_t woke_ms;   /* its clock when it last went on; 0: it never was stopped */
+    int64_t busy_us;   /* at work until then */
+    int64_t cost_us;   /* of one event, when slow */
     int64_t clock_us, at_us; /* its clock showed clock_us at at_us */
     int64_t rate_ppm;
     int64_t restart_us; /* 0: not by itself */
     int failed_starts;
+    int fenced;         /* how often this process said so */
     int64_t starts_us;  /* first start; 0: still to come */
     int64_t started_us; /* last start */
 
     struct loop *loop;
+    struct admit *admit;
     struct mesh *mesh;
     struct bulk *bulk;
     struct train *train;
@@ -151,7 +154,8 @@ struct host *host_at(const char *name);    /* by an address's host; NULL */
 bool host_up(const struct host *host);     /* runs, is not stopped */
 int64_t host_clock_us(const struct host *host);
 void host_drift(struct host *host, int64_t rate_ppm);
-/* `join`: an address or NULL. A node that cannot start is the world's to mend. */
+/* `join`: an address, an invite, or NULL. A node that cannot start is the world's to
+ * mend. */
 void host_start(struct host *host, const char *join);
 void host_crash(struct host *host);
 void host_pause(struct host *host, int64_t us);
@@ -166,6 +170,13 @@ bool loop_stopped(const struct loop *loop);
 void net_process_gone(int index);
 void net_paths_changed(void);
 void net_open(void);
+/* Connections between them that the first one has not closed. */
+int net_connections(const struct host *host, const struct host *other);
+/* ---- admit.c ---- */
+void net_refuse(struct admit *admit); /* a handshake failed there */
+/* The invite among those open there whose key this is. */
+bool net_invited(const struct host *host, const uint8_t curve_public[KEY_CURVE_BYTES],
+                 struct id *invite);
 void net_close(void);
 
 /* plane.c */
@@ -174,6 +185,9 @@ void plane_break(struct host *a, struct host *b); /* the connection between them
 
 /* system.c: a command line's talk with a node over its UNIX socket. */
 void system_say(struct host *host, const char *request);
+/* The same; `fn` gets each piece of the answer. */
+void system_ask(struct host *host, const char *request,
+                void (*fn)(struct host *host, const char *text, size_t len));
 void system_open(void);
 void system_close(void);
 /* engine.c: who is measured how fast; data sets and checkpoints on disk. */
