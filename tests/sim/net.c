@@ -4,9 +4,12 @@
  * A connection is one way, as in the real mesh: from who dialled to who was dialled, in
  * order, until it closes. TCP underneath: what does not come through waits, and the
  * connection closes when it waits for HEARTBEAT_US.
+ *
+ * With world.ways, who was dialled answers on it where it has no connection of its own
+ * (back), and where nobody can dial the other a third host carries (round).
  */
+#include "tests/sim/net.h"
 #include "tests/sim/check.h"
-#include "tests/sim/world.h"
 #include "transport/base/alloc.h"
 #include "transport/base/must.h"
 #include "transport/mesh.h"
@@ -15,63 +18,22 @@
 #include <string.h>
 
 enum {
-    PEERS_MAX = HOSTS_MAX * 4, /* ids that hosts had before count, too */
     DIAL_US = 5 * SECOND,
     LOOK_AGAIN_US = 250 * MS,
     HEARTBEAT_US = 15 * SECOND,
+    ROUND_US = 600 * MS, /* of dials in vain, until somebody is asked to carry */
     BACKOFF_MS = 100,
     BACKOFF_MS_MAX = 1500,
     SOUND_US = SECOND
 };
 
-struct conn {
-    int from, to;
-    uint64_t from_life, to_life;
-    bool open;
-    bool lossy;           /* it closed, and what was under way is lost */
-    bool shut;            /* who was dialled has closed it: nothing comes by it */
-    int64_t last_us;      /* of the delivery of its last frame */
-    int64_t blocked_us;   /* since then a direction does not come through; 0: both do */
-    struct event **waits; /* frames that do not come through, in order */
-    size_t waits_count, waits_room;
-};
-
-static struct conn *conns;
+struct conn *conns;
 static size_t conns_count, conns_room;
 
 /* ---- dialling ---- */
 
-struct peer {
-    struct id id;
-    struct address base;
-    int target;       /* host, -1: none has this address */
-    size_t conn;      /* of the dial or connection at hand */
-    uint64_t dial;    /* the dial's number: others are void */
-    bool up, waits;   /* connected; between two dials */
-    bool hidden;      /* its address is of no use: nothing follows from refusals */
-    int64_t began_us; /* of the dial */
-    int64_t up_us;
-    int64_t backoff_ms;
-    struct mesh_peer_stats stats;
-    uint64_t sequence;
-};
-
-struct mesh {
-    struct host *host;
-    struct admit *admit;
-    struct mesh_options options;
-    struct peer peers[PEERS_MAX];
-    int count;
-    uint64_t dials;
-    mesh_checked_fn check_fn; /* NULL: no check is under way */
-    void *check_arg;
-    struct id check_id;
-    struct address check_base;
-    int check_target;
-};
-
-static struct peer *
-find(struct mesh *mesh, const struct id *id)
+struct peer *
+net_find(struct mesh *mesh, const struct id *id)
 {
     for (int i = 0; i < mesh->count; i++)
         if (id_equal(&mesh->peers[i].id, id))
@@ -89,6 +51,50 @@ find_dial(struct mesh *mesh, uint64_t dial)
 }
 
 static void dial(struct mesh *mesh, struct peer *peer);
+static void back_gone(struct event *event);
+
+bool
+net_both_ways(int a, int b)
+{
+    return world_path(a, b) && world_path(b, a);
+}
+
+/* Who would carry between two that cannot reach each other; -1: nobody. */
+static int
+carrier(int a, int b)
+{
+    for (int c = 0; world.ways && c < world.hosts_count; c++) {
+        const struct host *host = &world.hosts[c];
+        if (c == a || c == b || !host->node || !host->mesh || !host_up(host) ||
+            !net_both_ways(a, c) || !net_both_ways(c, b) || world.refused[a][c] ||
+            world.refused[c][b] || world.refused[b][c] ||
+            !admit_allowed(host->admit, &world.hosts[a].node->id) ||
+            !admit_allowed(host->admit, &world.hosts[b].node->id))
+            continue;
+        return c;
+    }
+    return -1;
+}
+
+/* From its one end to the other, or back. */
+static bool
+conn_path(const struct conn *conn, bool back)
+{
+    int from = back ? conn->to : conn->from, to = back ? conn->from : conn->to;
+    if (conn->via < 0)
+        return world_path(from, to);
+    const struct host *via = &world.hosts[conn->via];
+    return via->node && via->life == conn->via_life && host_up(via) &&
+           world_path(from, conn->via) && world_path(conn->via, to);
+}
+
+static int64_t
+conn_delay(const struct conn *conn, bool back)
+{
+    int from = back ? conn->to : conn->from, to = back ? conn->from : conn->to;
+    return conn->via < 0 ? world_delay(from, to)
+                         : world_delay(from, conn->via) + world_delay(conn->via, to);
+}
 
 static void
 conn_close(size_t at, bool lossy)
@@ -96,6 +102,11 @@ conn_close(size_t at, bool lossy)
     struct conn *conn = &conns[at];
     if (!conn->open)
         return;
+    const struct host *to = &world.hosts[conn->to];
+    if (world.ways && conn->heard && to->node && to->life == conn->to_life)
+        world_in(conn_path(conn, false) ? conn_delay(conn, false) : HEARTBEAT_US, to,
+                 back_gone)
+            ->a = (int64_t)at;
     conn->open = false;
     conn->lossy = lossy;
     for (size_t i = 0; i < conn->waits_count; i++) {
@@ -115,6 +126,37 @@ tell(struct mesh *mesh, struct peer *peer, enum mesh_event event)
     struct id id = peer->id;
     world_say("connection to n%d: %s", peer->target, names[event]);
     mesh->options.peer(mesh->options.arg, &id, event);
+}
+
+/* Is there a way now, and was there one? */
+static void
+settle(struct mesh *mesh, struct peer *peer)
+{
+    bool way = peer->up || peer->back;
+    if (way == peer->told)
+        return;
+    peer->told = way;
+    tell(mesh, peer, way ? MESH_UP : MESH_DOWN);
+}
+
+/* Nobody is there, as far as a dial tells. */
+static void
+refused(struct mesh *mesh, struct peer *peer)
+{
+    if (!peer->hidden && !peer->back)
+        tell(mesh, peer, MESH_REFUSED);
+}
+
+static void
+back_gone(struct event *event)
+{
+    struct mesh *mesh = here->mesh;
+    for (int i = 0; mesh && i < mesh->count; i++)
+        if (mesh->peers[i].back == (size_t)event->a + 1) {
+            mesh->peers[i].back = 0;
+            settle(mesh, &mesh->peers[i]);
+            return;
+        }
 }
 
 static void
@@ -159,14 +201,26 @@ conn_new(int from, int to)
                                        .to = to,
                                        .from_life = world.hosts[from].life,
                                        .to_life = world.hosts[to].life,
+                                       .via = -1,
                                        .open = true};
     return conns_count++;
 }
 
-static bool
-both_ways(int a, int b)
+static void
+came_up(struct mesh *mesh, struct peer *peer, int via)
 {
-    return world_path(a, b) && world_path(b, a);
+    peer->up = true;
+    peer->up_us = world.now_us;
+    peer->sequence = 0;
+    peer->conn = conn_new(here->index, peer->target);
+    struct conn *conn = &conns[peer->conn];
+    conn->via = via;
+    conn->via_life = via < 0 ? 0 : world.hosts[via].life;
+    if (via >= 0)
+        world_say("n%d carries to n%d", via, peer->target);
+    world_in(conn_delay(conn, false), &world.hosts[peer->target], dialled_us)->a =
+        here->index;
+    settle(mesh, peer);
 }
 
 static void
@@ -177,10 +231,21 @@ look(struct event *event)
     if (!peer || peer->up || peer->waits)
         return;
     struct host *target = peer->target >= 0 ? &world.hosts[peer->target] : NULL;
-    bool silent = target && (!both_ways(here->index, target->index) ||
+    bool silent = target && (!net_both_ways(here->index, target->index) ||
                              (target->node && !host_up(target)));
     if (target && world.refused[here->index][target->index])
         silent = false;
+    bool firewall = target && world.refused[here->index][target->index];
+    int via = (silent || firewall) && target && target->node && target->mesh &&
+                      host_up(target) && id_equal(&target->node->id, &peer->id) &&
+                      admit_allowed(target->admit, &here->node->id) &&
+                      world.now_us - peer->began_us >= (firewall ? 0 : ROUND_US)
+                  ? carrier(here->index, target->index)
+                  : -1;
+    if (via >= 0) {
+        came_up(mesh, peer, via);
+        return;
+    }
     if (silent && world.now_us - peer->began_us < DIAL_US) {
         world_in(LOOK_AGAIN_US, here, look)->a = event->a;
         return;
@@ -190,20 +255,13 @@ look(struct event *event)
                   !id_equal(&target->node->id, &peer->id);
     if (nobody) {
         dial_later(mesh, peer);
-        if (!peer->hidden)
-            tell(mesh, peer, MESH_REFUSED);
+        refused(mesh, peer);
     } else if (!admit_allowed(target->mesh->admit, &here->node->id)) {
         net_refuse(target->mesh->admit);
         dial_later(mesh, peer);
         tell(mesh, peer, MESH_DENIED);
     } else {
-        peer->up = true;
-        peer->up_us = world.now_us;
-        peer->sequence = 0;
-        peer->conn = conn_new(here->index, target->index);
-        world_in(world_delay(here->index, target->index), target, dialled_us)->a =
-            here->index;
-        tell(mesh, peer, MESH_UP);
+        came_up(mesh, peer, -1);
     }
 }
 
@@ -212,6 +270,7 @@ dial(struct mesh *mesh, struct peer *peer)
 {
     if (peer->up)
         conn_close(peer->conn, true);
+    peer->told = peer->back;
     peer->up = peer->waits = false;
     peer->dial = ++mesh->dials;
     peer->began_us = world.now_us;
@@ -241,7 +300,8 @@ down(struct event *event)
         } else {
             dial_later(mesh, peer);
         }
-        tell(mesh, peer, MESH_DOWN);
+        peer->told = true;
+        settle(mesh, peer);
         return;
     }
 }
@@ -267,7 +327,8 @@ conn_dead(const struct conn *conn)
 static bool
 conn_blocked(const struct conn *conn)
 {
-    return !both_ways(conn->from, conn->to) || !host_up(&world.hosts[conn->to]);
+    return !conn_path(conn, false) || !conn_path(conn, true) ||
+           !host_up(&world.hosts[conn->to]);
 }
 
 /* Was it blocked all the while? */
@@ -291,11 +352,17 @@ flush(size_t at)
     conn->waits_count = 0;
     for (size_t i = 0; i < count; i++) {
         struct event *frame = conn->waits[i];
-        int64_t due = world.now_us + world_delay(conn->from, conn->to);
-        conn->last_us = due > conn->last_us ? due : conn->last_us;
-        struct event *again =
-            world_in(conn->last_us - world.now_us, &world.hosts[conn->to], deliver);
-        again->from = conn->from;
+        bool back = frame->c != 0;
+        if (!conn_path(conn, back)) {
+            conn->waits[conn->waits_count++] = frame;
+            continue;
+        }
+        int64_t due = world.now_us + conn_delay(conn, back);
+        int64_t *last_us = back ? &conn->back_us : &conn->last_us;
+        *last_us = due > *last_us ? due : *last_us;
+        struct event *again = world_in(
+            *last_us - world.now_us, &world.hosts[back ? conn->from : conn->to], deliver);
+        again->from = back ? conn->to : conn->from;
         again->a = frame->a;
         again->b = frame->b;
         again->c = frame->c;
@@ -309,6 +376,15 @@ static void
 conn_look(size_t at)
 {
     struct conn *conn = &conns[at];
+    if (conn->via >= 0 && net_both_ways(conn->from, conn->to) &&
+        !world.refused[conn->from][conn->to]) {
+        conn->via = -1; /* a dial got through */
+    } else if (conn->via >= 0 && conn_blocked(conn) && world.hosts[conn->from].node &&
+               !conn_dead(conn)) {
+        int via = carrier(conn->from, conn->to);
+        conn->via = via >= 0 ? via : conn->via;
+        conn->via_life = world.hosts[conn->via].life;
+    }
     bool blocked = conn_blocked(conn);
     if (blocked && conn->blocked_us == 0) {
         conn->blocked_us = world.now_us;
@@ -319,7 +395,7 @@ conn_look(size_t at)
     } else if (!blocked) {
         conn->blocked_us = 0;
     }
-    if (!conn_dead(conn) && world_path(conn->from, conn->to))
+    if (!conn_dead(conn))
         flush(at);
 }
 
@@ -379,10 +455,27 @@ gossips(enum frame_kind kind)
     return kind <= FRAME_DIGEST;
 }
 
+/* Something came by a connection of the peer's: we can answer on it. */
+static struct peer *
+answer_by(struct mesh *mesh, struct peer *peer, const struct id *id, size_t conn)
+{
+    if (!peer) {
+        must(mesh->count < PEERS_MAX);
+        peer = &mesh->peers[mesh->count++];
+        *peer = (struct peer){.id = *id, .target = conns[conn].from};
+    }
+    conns[conn].heard = true;
+    peer->back = conn + 1;
+    settle(mesh, peer);
+    return net_find(mesh, id); /* the handler may have moved it */
+}
+
 static void
 hand_over(struct mesh *mesh, const struct event *event)
 {
-    const struct host *from = &world.hosts[conns[event->a].from];
+    bool back = event->c != 0;
+    const struct host *from =
+        &world.hosts[back ? conns[event->a].to : conns[event->a].from];
     struct frame frame;
     struct err err;
     if (frame_unpack(event->data, event->len, &frame, &err)) {
@@ -399,7 +492,9 @@ hand_over(struct mesh *mesh, const struct event *event)
         frame.kind != FRAME_BEAT_REPLY)
         world_say("hears %s from %s", frame_kind_name(frame.kind), from->address);
     check_heard(here, &frame.from, frame.kind, frame.body, frame.body_len);
-    struct peer *peer = find(mesh, &frame.from);
+    struct peer *peer = net_find(mesh, &frame.from);
+    if (world.ways && !back && conns[event->a].open)
+        peer = answer_by(mesh, peer, &frame.from, (size_t)event->a);
     if (peer) {
         peer->stats.received_frames++;
         peer->stats.received_bytes += event->len;
@@ -412,9 +507,11 @@ static void
 deliver(struct event *event)
 {
     struct conn *conn = &conns[event->a];
-    if ((!conn->open && conn->lossy) || conn->shut || conn_dead(conn))
+    bool back = event->c != 0;
+    if ((!conn->open && (conn->lossy || back)) || conn->shut ||
+        (!back && conn_dead(conn)))
         return;
-    bool path = event->arrived || world_path(conn->from, conn->to);
+    bool path = event->arrived || conn_path(conn, back);
     if (conn->open && (conn->waits_count > 0 || !path)) {
         wait_in_conn(conn, event);
         return;
@@ -425,12 +522,15 @@ deliver(struct event *event)
 }
 
 static void
-send_frame(size_t at, int64_t us, const struct buf *bytes)
+send_frame(size_t at, bool back, int64_t us, const struct buf *bytes)
 {
-    struct event *event = world_in(us, &world.hosts[conns[at].to], deliver);
-    event->life = conns[at].to_life;
-    event->from = conns[at].from;
+    const struct conn *conn = &conns[at];
+    struct event *event =
+        world_in(us, &world.hosts[back ? conn->from : conn->to], deliver);
+    event->life = back ? conn->from_life : conn->to_life;
+    event->from = back ? conn->to : conn->from;
     event->a = (int64_t)at;
+    event->c = back;
     event->data = xmemdup(bytes->data, bytes->len);
     event->len = bytes->len;
 }
@@ -439,32 +539,34 @@ int
 mesh_send(struct mesh *mesh, const struct id *to, enum frame_kind kind, const void *body,
           size_t len, struct err *err)
 {
-    struct peer *peer = find(mesh, to);
-    if (!peer || !peer->up)
+    struct peer *peer = net_find(mesh, to);
+    if (!peer || (!peer->up && !peer->back))
         return err_set(err, ERR_PEER, "there is no connection");
     if (mesh->host->dying)
         return 0;
     check_sent(mesh->host, to, kind, body, len);
     if (gossips(kind) && world_chance(world.faults.drop_ppm))
         return 0;
-    struct conn *conn = &conns[peer->conn];
+    bool back = !peer->up;
+    size_t at = back ? peer->back - 1 : peer->conn;
+    struct conn *conn = &conns[at];
+    int64_t *last_us = back ? &conn->back_us : &conn->last_us;
     struct buf bytes = {0};
     frame_pack(mesh->options.key, &mesh->options.swarm, kind, to, ++peer->sequence, body,
                len, &bytes);
     peer->stats.sent_frames++;
     peer->stats.sent_bytes += bytes.len;
-    int64_t due = world.now_us + world_delay(conn->from, conn->to);
+    int64_t due = world.now_us + conn_delay(conn, back);
     if (world_chance(world.faults.stall_ppm))
         due += (int64_t)world_below((uint64_t)world.faults.stall_ms * MS);
-    conn->last_us = due > conn->last_us ? due : conn->last_us;
-    send_frame(peer->conn, conn->last_us - world.now_us, &bytes);
+    *last_us = due > *last_us ? due : *last_us;
+    send_frame(at, back, *last_us - world.now_us, &bytes);
     if (world_chance(world.faults.twice_ppm))
-        send_frame(peer->conn,
-                   conn->last_us - world.now_us + (int64_t)world_below(2 * SECOND),
+        send_frame(at, back, *last_us - world.now_us + (int64_t)world_below(2 * SECOND),
                    &bytes);
     if (world_chance(world.faults.break_ppm)) {
         int64_t us = (int64_t)world_below(20 * MS);
-        say_down(peer->conn, us, world_below(2) == 0);
+        say_down(at, us, world_below(2) == 0);
     }
     buf_release(&bytes);
     return 0;
@@ -495,7 +597,7 @@ mesh_close(struct mesh *mesh)
 void
 mesh_peer(struct mesh *mesh, const struct id *id, const struct address *base)
 {
-    struct peer *peer = find(mesh, id);
+    struct peer *peer = net_find(mesh, id);
     if (id_equal(id, key_id(mesh->options.key)))
         return;
     if (peer && peer->base.port == base->port && strcmp(peer->base.host, base->host) == 0)
@@ -508,6 +610,7 @@ mesh_peer(struct mesh *mesh, const struct id *id, const struct address *base)
     if (peer->up)
         conn_close(peer->conn, true);
     peer->up = false;
+    peer->told = peer->back != 0;
     peer->base = *base;
     const struct host *target = host_at(base->host);
     peer->target = target ? target->index : -1;
@@ -550,7 +653,7 @@ net_connections(const struct host *host, const struct host *other)
 void
 mesh_forget(struct mesh *mesh, const struct id *id)
 {
-    struct peer *peer = find(mesh, id);
+    struct peer *peer = net_find(mesh, id);
     if (!peer)
         return;
     if (peer->up)
@@ -562,115 +665,9 @@ mesh_forget(struct mesh *mesh, const struct id *id)
 void
 mesh_redial(struct mesh *mesh, const struct id *id)
 {
-    struct peer *peer = find(mesh, id);
+    struct peer *peer = net_find(mesh, id);
     if (peer && peer->waits)
         dial(mesh, peer);
-}
-
-bool
-mesh_connected(const struct mesh *mesh, const struct id *id)
-{
-    for (int i = 0; i < mesh->count; i++)
-        if (id_equal(&mesh->peers[i].id, id))
-            return mesh->peers[i].up;
-    return false;
-}
-
-bool
-mesh_stats(const struct mesh *mesh, const struct id *id, struct mesh_peer_stats *out)
-{
-    for (int i = 0; i < mesh->count; i++)
-        if (id_equal(&mesh->peers[i].id, id)) {
-            *out = mesh->peers[i].stats;
-            return true;
-        }
-    return false;
-}
-
-/* ---- what this network does without: it keeps all connections, and nobody relays ---- */
-
-void
-mesh_keep(struct mesh *mesh, const struct id *peers, size_t count)
-{
-    (void)mesh;
-    (void)peers;
-    (void)count;
-}
-
-void
-mesh_hidden(struct mesh *mesh, const struct id *id, bool hidden)
-{
-    struct peer *peer = find(mesh, id);
-    if (peer)
-        peer->hidden = hidden;
-}
-
-enum mesh_way
-mesh_way(const struct mesh *mesh, const struct id *peer, struct id *via)
-{
-    (void)via;
-    return mesh_connected(mesh, peer) ? MESH_OUT : MESH_NO_WAY;
-}
-
-const char *
-mesh_way_name(enum mesh_way way)
-{
-    return way == MESH_OUT ? "out" : "none";
-}
-
-const char *
-mesh_host(const struct mesh *mesh, const struct id *peer)
-{
-    (void)mesh;
-    (void)peer;
-    return "";
-}
-
-void
-mesh_blame(struct mesh *mesh, const struct id *peer)
-{
-    world_say("finds a frame of n%d without sense", find(mesh, peer)->target);
-}
-
-void
-mesh_total(const struct mesh *mesh, struct mesh_totals *out)
-{
-    *out = (struct mesh_totals){.peers = mesh->count, .kept = mesh->count};
-}
-
-static void
-checked(struct event *event)
-{
-    struct mesh *mesh = here->mesh;
-    const struct host *target =
-        mesh->check_target >= 0 ? &world.hosts[mesh->check_target] : NULL;
-    (void)event;
-    bool open = target && target->node && host_up(target) &&
-                both_ways(here->index, target->index) &&
-                !world.refused[here->index][target->index];
-    enum mesh_port ports[3];
-    for (int i = 0; i < 3; i++)
-        ports[i] = open ? MESH_PORT_OPEN : MESH_PORT_SHUT;
-    mesh_checked_fn fn = mesh->check_fn;
-    mesh->check_fn = NULL;
-    fn(mesh->check_arg, &mesh->check_id, &mesh->check_base, ports);
-}
-
-int
-mesh_check(struct mesh *mesh, const struct id *peer, const struct address *base,
-           const struct secret *secret, mesh_checked_fn fn, void *arg, struct err *err)
-{
-    (void)secret;
-    if (mesh->check_fn)
-        return err_set(err, ERR_LIMIT, "another check is under way");
-    const struct host *target = host_at(base->host);
-    mesh->check_target = target ? target->index : -1;
-    mesh->check_fn = fn;
-    mesh->check_arg = arg;
-    mesh->check_id = *peer;
-    mesh->check_base = *base;
-    world_in(100 * MS, mesh->host, checked);
-    return 0;
 }
 
 void
@@ -682,6 +679,7 @@ net_open(void)
 void
 net_close(void)
 {
+    world.ways = false; /* nobody is left to be told */
     for (size_t i = 0; i < conns_count; i++)
         conn_close(i, true);
     free(conns);

@@ -108,10 +108,21 @@ say_lost(struct bulk *bulk, int peer)
 /* ---- connections ---- */
 
 static bool
-path(int a, int b)
+direct(int a, int b)
 {
     return world_path(a, b) && world_path(b, a) && !world.split[a][b] &&
            !world.split[b][a];
+}
+
+/* Directly, or by a third one that carries. */
+static bool
+path(int a, int b)
+{
+    bool found = direct(a, b);
+    for (int c = 0; !found && world.ways && c < world.hosts_count; c++)
+        found =
+            c != a && c != b && host_up(&world.hosts[c]) && direct(a, c) && direct(c, b);
+    return found;
 }
 
 /* Can these two talk now? -1: nobody is there, 0: not at present, 1: yes. */

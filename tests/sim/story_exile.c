@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { ATTEMPTS_MAX = 12 };
+enum { ATTEMPTS_MAX = 12, OUTDATED_US = 12 * SECOND };
 
 struct host *
 exile_host(int index)
@@ -117,6 +117,22 @@ look_at_evicted(void)
     } else if (stranger->node && guard_below(60) == 0) {
         host_crash(stranger); /* and tries another door */
     }
+}
+
+bool
+guard_outdated(const struct host *host)
+{
+    struct buf its = {0}, new = {0};
+    const struct host *at = guard.kind == GUARD_EVICT && guard.done ? seed() : NULL;
+    if (!at || host->node->member || admission_known(at->node, &host->node->id) ||
+        world.now_us - host->started_us < OUTDATED_US)
+        return false;
+    disk_get(&world.hosts[host->index], "swarm.secret", &its);
+    disk_get(&world.hosts[at->index], "swarm.secret", &new);
+    bool other = its.len != new.len || memcmp(its.data, new.data, its.len) != 0;
+    buf_release(&its);
+    buf_release(&new);
+    return other;
 }
 
 /* ---- guests ---- */

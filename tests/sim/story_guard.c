@@ -19,6 +19,7 @@ guard_open(uint64_t seed)
     guard_check_open();
     if (seed % SHARE != SHARE - 1)
         return;
+    world.ways = true;
     guard.rng = (struct rng){.seed = seed, .stream = STREAM};
     guard.kind = GUARD_EVICT + (enum guard_kind)guard_below(GUARD_KINDS - GUARD_EVICT);
 }

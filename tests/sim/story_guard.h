@@ -68,6 +68,9 @@ void guard_look(void); /* every GUARD_LOOK_US */
 /* ---- story_exile.c ---- */
 
 void exile_look(void);
+/* It was let in and was never a member when the secret was replaced: its log says that it
+ * has another one, and whoever looks after it gives it the new one. */
+bool guard_outdated(const struct host *host);
 /* A host that only this story has; it runs nothing yet. */
 struct host *exile_host(int index);
 

@@ -1,6 +1,7 @@
 #include "tests/sim/trouble.h"
 #include "tests/sim/check.h"
 #include "tests/sim/disk.h"
+#include "tests/sim/story_guard.h"
 #include "transport/base/must.h"
 
 #include <stdio.h>
@@ -457,7 +458,7 @@ waits_in_vain(const struct host *host)
     for (uint32_t v = 0; node->entered && v < node->decree.voters_count; v++)
         knows = knows || gossip_find(node->gossip, &node->decree.voters[v]) ||
                 view_node(node->view, &node->decree.voters[v]) >= 0;
-    return !node->entered || (!node->member && !knows);
+    return !node->entered || (!node->member && !knows) || guard_outdated(host);
 }
 
 void

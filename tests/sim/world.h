@@ -107,6 +107,7 @@ struct world {
     bool real_keys;
     bool trace;  /* print what happens */
     bool healed; /* no more faults */
+    bool ways;   /* nodes answer on others' connections, and carry for others (net.c) */
     struct faults faults;
     struct host hosts[HOSTS_MAX];
     int hosts_count;
