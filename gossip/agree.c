@@ -384,6 +384,14 @@ agree_behind(const struct agree *agree, int64_t now_ms)
     return agree->behind_since_ms > 0 && now_ms - agree->behind_since_ms > BEHIND_MS;
 }
 
+void
+agree_tell(struct agree *agree, int64_t now_ms, const struct id *node, uint64_t epoch,
+           struct effects *effects)
+{
+    if (agree->founded && epoch < agree->decree.epoch)
+        decide_tell(agree, now_ms, node, epoch, effects);
+}
+
 bool
 agree_idle(const struct agree *agree)
 {

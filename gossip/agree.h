@@ -142,6 +142,10 @@ int64_t agree_heard_ms(const struct agree *agree,
 /* For seconds nobody had the links from our decree to a newer one that there is: import
  * it from a seed. */
 bool agree_behind(const struct agree *agree, int64_t now_ms);
+/* A node that is known to be in this epoch, an older one than ours: tell it, once in a
+ * while. */
+void agree_tell(struct agree *agree, int64_t now_ms, const struct id *node,
+                uint64_t epoch, struct effects *effects);
 
 /* Verify a certified decree against the decree before it; used by tests and tools.
  * `admit_id`: whose signature makes a recovery, NULL: nobody's does. */

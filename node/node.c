@@ -119,6 +119,16 @@ persist(struct node *node, const struct effect *effect)
     }
 }
 
+/* A node of an older generation may still be in a majority of it, and would decide with it
+ * until somebody asks it to join: it is told at once. */
+static void
+fence_older(struct node *node, const struct id *id)
+{
+    const struct member *member = gossip_find(node->gossip, id);
+    if (member && epoch_generation(member->record->epoch) < node->decree.generation)
+        agree_tell(node->agree, clock_ms(), id, member->record->epoch, &node->effects);
+}
+
 static void
 member_changed(struct node *node, const struct effect *effect)
 {
@@ -148,6 +158,7 @@ member_changed(struct node *node, const struct effect *effect)
         events_end(node->events);
     }
     enter_meet(node, member);
+    fence_older(node, &effect->peer);
     node->records_dirty = true;
 }
 
@@ -254,6 +265,7 @@ on_peer(void *arg, const struct id *peer, enum mesh_event event)
         watch_up(node->watch, now, peer);
         excluded_heard(node->lead.excluded, peer);
         gossip_met(node->gossip, now, peer, &node->effects);
+        fence_older(node, peer);
         break;
     case MESH_DOWN:
         watch_down(node->watch, now, peer);

@@ -252,7 +252,7 @@ story_run(uint64_t seed, struct story_result *out)
     guard_begin();
     world_run(between(8 * SECOND, 30 * SECOND));
     uint64_t lost = 0;
-    if (!world.why[0] && world_below(4) == 0)
+    if (!world.why[0] && world_below(4) == 0 && !guard_holds())
         lost = keep_core();
     trouble_heal();
     guard_heal();

@@ -37,8 +37,8 @@ asker(void)
     int first = (int)guard_below((uint64_t)world.hosts_count);
     for (int i = 0; i < world.hosts_count; i++) {
         struct host *host = &world.hosts[(first + i) % world.hosts_count];
-        if (!host->outcast && host->node && host->node->entered && host->node->member &&
-            host_up(host))
+        if (!host->outcast && host->index != guard.subject && host->node &&
+            host->node->entered && host->node->member && host_up(host))
             return host;
     }
     return NULL;
@@ -52,7 +52,6 @@ on_evict_answer(struct host *host, const char *text, size_t len)
     (void)host;
     if (world.healed && !guard.done && memmem(text, len, "too few voters", 14)) {
         /* It stays, then. */
-        world.hosts[guard.subject].outcast = false;
         guard.kind = GUARD_NONE;
     }
 }
@@ -68,7 +67,6 @@ ask_evict(void)
             return;
         guard.subject = who->index;
         guard.evicted = who->node->id;
-        who->outcast = true;
         disk_get(who, "swarm.secret", &guard.old_secret);
         return; /* the next time: somebody else asks */
     }
@@ -182,6 +180,7 @@ lose_majority(void)
         return; /* tried again with others */
     guard.lost = lost;
     guard.apart = guard_below(2) == 0;
+    trouble_mend_links();
     world.faults = (struct faults){.delay_us = world.faults.delay_us,
                                    .delay_far = world.faults.delay_far};
     for (int i = 0; i < world.hosts_count; i++) {
@@ -229,6 +228,8 @@ so_far_done(void)
     case GUARD_EVICT:
         guard.done =
             guard.done || (policy && id_set_has(&policy->evicted, &guard.evicted));
+        if (guard.done)
+            world.hosts[guard.subject].outcast = true;
         return guard.done;
     case GUARD_INVITE:
         return guard.done;
@@ -276,6 +277,12 @@ guard_heal(void)
         guard.calm = true;
     if (guard.kind == GUARD_RECOVER && !guard.lost)
         guard.kind = GUARD_NONE; /* there was no majority to lose */
+}
+
+bool
+guard_holds(void)
+{
+    return guard.kind == GUARD_RECOVER && guard.lost && !so_far_done();
 }
 
 const char *

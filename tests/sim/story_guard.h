@@ -53,6 +53,7 @@ void guard_open(uint64_t seed);
 void guard_close(void);
 void guard_begin(void); /* the swarm has formed */
 void guard_heal(void);  /* everything else is healed */
+bool guard_holds(void); /* a majority is lost now: nobody else may be */
 /* Not settled yet, as far as this story goes: why. NULL: it is. */
 const char *guard_waits(void);
 

@@ -201,6 +201,13 @@ strike_link(int kind)
 }
 
 void
+trouble_mend_links(void)
+{
+    memset(cuts, 0, sizeof(cuts));
+    apply_cuts();
+}
+
+void
 trouble_part(uint64_t some_hosts, int64_t us)
 {
     cut_for(us, (struct cut){

@@ -22,6 +22,7 @@ void trouble_join(struct host *host); /* a new node, by the address of any that 
 /* A job of this many steps is submitted there. */
 void trouble_submit(struct host *host, int steps);
 
+void trouble_mend_links(void); /* all that are cut */
 /* Nothing comes through between these hosts (a mask) and all others. */
 void trouble_part(uint64_t some_hosts, int64_t us);
 
