@@ -1,5 +1,6 @@
 #include "node/admission.h"
 #include "node/node.h"
+#include "node/presence.h"
 #include "transport/base/alloc.h"
 #include "transport/base/clock.h"
 #include "transport/base/file.h"
@@ -248,10 +249,33 @@ collect(struct node *node, const struct frame *frame, struct err *err)
     return 0;
 }
 
+/* Could it be decided on with those who are here? An eviction needs a quorum without who
+ * is evicted: it waits for one, and nothing else waits for it. */
+static bool
+wanted_now(const struct node *node, const struct policy *policy,
+           const struct policy_request *request)
+{
+    uint32_t mask = 0;
+    int64_t now = clock_ms();
+    if (request->op != POLICY_EVICT)
+        return true;
+    for (uint32_t v = 0; v < node->decree.voters_count; v++) {
+        const struct id *voter = &node->decree.voters[v];
+        if (!id_equal(voter, &request->subject) && !id_set_has(&policy->evicted, voter) &&
+            !lead_gone(node, voter, now))
+            mask |= 1u << v;
+    }
+    return decree_quorum(&node->decree, mask);
+}
+
 bool
 admission_due(const struct node *node)
 {
-    return node->admission->wanted_count > 0;
+    const struct admission *admission = node->admission;
+    for (size_t i = 0; i < admission->wanted_count; i++)
+        if (wanted_now(node, &node->view->policy, &admission->wanted[i].request))
+            return true;
+    return false;
 }
 
 /* Invites whose time is over end with the epoch that is made anyway. */
@@ -286,9 +310,13 @@ admission_draft(struct node *node, struct policy *policy)
         return;
     for (size_t i = 0; i < admission->wanted_count;) {
         struct wanted_change *wanted = &admission->wanted[i];
+        const struct policy_request *request = &wanted->request;
         struct err why;
-        if (policy_apply(policy, &wanted->request, &node->swarm, wanted->bytes.data,
-                         wanted->bytes.len, &why) == 0) {
+        bool lasting = request->op != POLICY_EVICT ||
+                       check_evict(node, &request->subject, &why) == 0;
+        if (lasting && (!wanted_now(node, policy, request) ||
+                        policy_apply(policy, request, &node->swarm, wanted->bytes.data,
+                                     wanted->bytes.len, &why) == 0)) {
             i++;
             continue;
         }

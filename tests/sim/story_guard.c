@@ -209,7 +209,7 @@ ask_recover(void)
     if (!from)
         for (int i = 0; i < world.hosts_count && !from; i++)
             if (!world.hosts[i].outcast && world.hosts[i].node &&
-                world.hosts[i].node->entered)
+                world.hosts[i].node->entered && host_up(&world.hosts[i]))
                 from = &world.hosts[i];
     if (!from)
         return;
