@@ -22,6 +22,7 @@ enum {
     PROFILE_MS_MAX = 60000, /* the same when devices measure a new model */
     LINK_SETTLE_MS = 400,   /* a broken connection may be the first sign of a loss */
     SLOW_EVERY_MS = 10000,
+    SLOW_AGAIN_MS = 60000,
     REST_MS = 3000,
     HAND_OVER_MS_MAX = 20000,
     VOTERS_MS = 250,
@@ -477,26 +478,25 @@ drop_gone(struct node *node, int64_t now)
     lead->members_count = kept;
 }
 
-/* Has measured speed changed so that another plan is better by 5 %? */
+/* Have measured speeds or links changed so that another plan is worth the change? */
 static bool
 slow(struct node *node, int64_t now)
 {
     struct lead *lead = &node->lead;
-    if (now < lead->slow_at_ms || !node->view->planned ||
-        node->view->state != JOB_RUNNING)
+    const struct view *view = node->view;
+    if (now < lead->slow_at_ms || !view->planned || view->state != JOB_RUNNING)
         return false;
     lead->slow_at_ms = now + SLOW_EVERY_MS;
-    struct view *view = node->view;
-    bool learnt = false;
-    for (int i = 0; i < view->cluster.nodes_count; i++) {
-        if (lead->correction_ppm[i] == 0)
-            continue;
-        view->cluster.nodes[i].profile.correction_ppm = lead->correction_ppm[i];
-        learnt = true;
+    const struct record **records = xcalloc(view->reports_count, sizeof(*records));
+    for (uint32_t i = 0; i < view->reports_count; i++) {
+        const struct member *member = gossip_find(node->gossip, &view->reports[i].id);
+        records[i] = member ? member->record : NULL;
     }
-    if (!learnt)
-        return false;
-    return view_outdated(view, &view->cluster);
+    bool outdated = view_outdated(view, records, lead->correction_ppm);
+    free(records);
+    if (outdated) /* what the members say then may differ: not again and again */
+        lead->slow_at_ms = now + SLOW_AGAIN_MS;
+    return outdated;
 }
 
 /* Reports of many take longer to send and to verify. */

@@ -168,7 +168,7 @@ make_cluster(struct view *view, struct err *err)
         if (id_equal(&report->job, &view->job.train.id))
             node->profile = report->profile;
     }
-    view_fill_links(view);
+    view_fill_links(view, NULL, &view->cluster);
     return 0;
 }
 
@@ -201,14 +201,42 @@ make_plan(struct view *view, const struct view *current, struct err *err)
                      err);
 }
 
+/* The cluster as it is by now; false when nothing in it is new. */
+static bool
+measured_anew(const struct view *view, const struct record *const *records,
+              const int64_t *correction_ppm, struct cluster *out)
+{
+    const struct cluster *then = &view->cluster;
+    size_t nodes = (size_t)then->nodes_count;
+    size_t links = (size_t)then->zones_count * (size_t)then->zones_count;
+    bool anew = false;
+    cluster_init(out, then->nodes_count, then->zones_count);
+    memcpy(out->zones, then->zones, sizeof(out->zones));
+    memcpy(out->nodes, then->nodes, nodes * sizeof(*out->nodes));
+    for (size_t i = 0; i < nodes; i++) {
+        struct profile *profile = &out->nodes[i].profile;
+        if (correction_ppm[i] == 0 || correction_ppm[i] == profile->correction_ppm)
+            continue;
+        profile->correction_ppm = correction_ppm[i];
+        anew = true;
+    }
+    view_fill_links(view, records, out);
+    return anew || memcmp(out->links, then->links, links * sizeof(*out->links)) != 0;
+}
+
 bool
-view_outdated(const struct view *view, const struct cluster *cluster)
+view_outdated(const struct view *view, const struct record *const *records,
+              const int64_t *correction_ppm)
 {
     static _Thread_local struct plan next;
+    struct cluster cluster;
     struct err err;
-    must(view->planned && cluster->nodes_count == view->cluster.nodes_count);
-    if (plan_next(&view->request, cluster, &view->plan, &next, &err) ||
-        next.loosened != view->plan.loosened)
+    must(view->planned);
+    bool outdated = measured_anew(view, records, correction_ppm, &cluster) &&
+                    plan_next(&view->request, &cluster, &view->plan, &next, &err) == 0 &&
+                    next.loosened == view->plan.loosened;
+    cluster_release(&cluster);
+    if (!outdated)
         return false;
     next.predicted_step_ns = view->plan.predicted_step_ns;
     return !plan_same(&next, &view->plan);

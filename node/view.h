@@ -52,10 +52,11 @@ int view_report_open(const struct view *view, const void *bytes, size_t len,
 int view_report(struct view *view, const void *bytes, size_t len, const struct id *swarm,
                 const struct id *admit_id, struct err *err);
 
-/* The cluster's links, from the records in the reports: of what the receivers measured
- * between two zones the median, else what the last-mile model says. Part of
- * view_derive(). */
-void view_fill_links(struct view *view);
+/* A cluster's links, from the members' records (`records` by number; NULL, or NULL for one: that in
+ * the report): of what the receivers measured between two zones the median, else what the
+ * last-mile model says. Part of view_derive(). */
+void view_fill_links(const struct view *view, const struct record *const *records,
+                     struct cluster *cluster);
 
 /* From state, job, reports, former: fill in cluster, request, plan, recovery and duties.
  * `current` is the view of the epoch in force (or NULL): what is left of its plan is kept,
@@ -63,9 +64,11 @@ void view_fill_links(struct view *view);
  * a sentence when nothing fits. */
 int view_derive(struct view *view, const struct view *current, struct err *err);
 
-/* Would the members' newest measurements, in `cluster`, give another plan than the one in force?
- * For the leader, between epochs; what it finds binds nobody. */
-bool view_outdated(const struct view *view, const struct cluster *cluster);
+/* Would what the members have measured since they reported give another plan than the one in
+ * force? By member number: their newest records (NULL: that in the report) and corrections in
+ * ppm (0: as reported). For the leader, between epochs; what it finds binds nobody. */
+bool view_outdated(const struct view *view, const struct record *const *records,
+                   const int64_t *correction_ppm);
 
 /* A view with the job's state brought forward from `current`, without reports: where a
  * leader begins. */

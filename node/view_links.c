@@ -59,11 +59,12 @@ struct gathered {
 };
 
 static void
-gather(const struct view *view, struct gathered *all)
+gather(const struct view *view, const struct record *const *records,
+       const struct cluster *cluster, struct gathered *all)
 {
-    const struct cluster *cluster = &view->cluster;
     for (uint32_t i = 0; i < view->reports_count; i++) {
-        const struct record *record = &view->reports[i].record;
+        const struct record *record =
+            records && records[i] ? records[i] : &view->reports[i].record;
         int to = cluster->nodes[i].zone;
         for (uint32_t k = 0; k < record->links_count; k++) {
             const struct record_link *link = &record->links[k];
@@ -102,9 +103,9 @@ last_mile(struct gathered *all, int from, int to)
 }
 
 void
-view_fill_links(struct view *view)
+view_fill_links(const struct view *view, const struct record *const *records,
+                struct cluster *cluster)
 {
-    struct cluster *cluster = &view->cluster;
     int zones = cluster->zones_count;
     size_t pairs = (size_t)zones * (size_t)zones;
     struct numbers *numbers = xcalloc(2 * pairs + 2 * (size_t)zones, sizeof(*numbers));
@@ -113,7 +114,7 @@ view_fill_links(struct view *view)
                            .trips = numbers + pairs,
                            .up = numbers + 2 * pairs,
                            .down = numbers + 2 * pairs + zones};
-    gather(view, &all);
+    gather(view, records, cluster, &all);
     for (int from = 0; from < zones; from++)
         for (int to = 0; to < zones; to++) {
             bool near = from == to;

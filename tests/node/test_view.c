@@ -451,6 +451,41 @@ START_TEST(a_plan_is_kept_while_no_other_is_better_by_5_percent)
 }
 END_TEST
 
+/* Between epochs: news that change the plan, and news that do not. */
+START_TEST(a_plan_is_outdated_by_speeds_or_links_that_make_another_worth_it)
+{
+    struct view *view = leader_view(5); /* zone a: 0, 2, 4; zone b: 1, 3 */
+    const struct record *records[5] = {NULL};
+    int64_t none[5] = {0}, corrections[5] = {0};
+    ck_assert(!view_outdated(view, NULL, none));
+    ck_assert(!view_outdated(view, records, none));
+
+    /* A little slower than reported is no reason; a worker of ten times is. */
+    int worker = 0;
+    while (!view_worker(view, worker))
+        worker++;
+    corrections[worker] = 1010000;
+    ck_assert(!view_outdated(view, NULL, corrections));
+    corrections[worker] = 10000000;
+    ck_assert(view_outdated(view, NULL, corrections));
+
+    /* All links become a thousandth of what they were, by the records alone. */
+    static struct record slow[5];
+    for (int i = 0; i < 5; i++) {
+        slow[i] = people.list[i].report.record;
+        for (uint32_t k = 0; k < slow[i].links_count; k++) {
+            slow[i].links[k].rate = rate_encode(10000);
+            slow[i].links[k].low = 0;
+        }
+        records[i] = &slow[i];
+    }
+    bool alone = view->plan.stages_count * view->plan.pipelines_count == 1;
+    ck_assert_msg(!alone, "a plan of one node has no links");
+    ck_assert(view_outdated(view, records, none));
+    view_drop(view);
+}
+END_TEST
+
 START_TEST(a_plan_is_not_kept_when_one_of_its_nodes_is_gone)
 {
     struct view *before = leader_view(5);
@@ -689,6 +724,8 @@ suite_view(void)
     tcase_add_test(tests, a_voter_refuses_a_report_of_another_epoch_or_term);
     tcase_add_test(tests, a_voter_who_stays_does_not_accept_its_own_removal);
     tcase_add_test(tests, a_plan_is_kept_while_no_other_is_better_by_5_percent);
+    tcase_add_test(tests,
+                   a_plan_is_outdated_by_speeds_or_links_that_make_another_worth_it);
     tcase_add_test(tests, a_plan_is_not_kept_when_one_of_its_nodes_is_gone);
     tcase_add_test(tests, a_kept_plan_is_renumbered_for_the_members_of_now);
     tcase_add_test(tests, a_run_waits_while_it_fits_no_member);
