@@ -42,31 +42,49 @@ frame_kind_bytes_max(enum frame_kind kind)
     return known ? known->bytes_max : 0;
 }
 
+/* All fields but the last. */
+static void
+pack_fields(const struct id *from, const struct id *swarm, enum frame_kind kind,
+            const struct id *to, uint64_t sequence, const void *body, size_t body_len,
+            struct buf *out)
+{
+    must(frame_kind_bytes_max(kind) > 0 && body_len <= frame_kind_bytes_max(kind));
+    writer_array(out, FIELDS);
+    writer_uint(out, FRAME_VERSION);
+    writer_id(out, swarm);
+    writer_uint(out, kind);
+    writer_id(out, from);
+    writer_id(out, to);
+    writer_uint(out, sequence);
+    writer_bytes(out, body, body_len);
+}
+
 void
 frame_pack(const struct key *key, const struct id *swarm, enum frame_kind kind,
            const struct id *to, uint64_t sequence, const void *body, size_t body_len,
            struct buf *out)
 {
-    must(frame_kind_bytes_max(kind) > 0 && body_len <= frame_kind_bytes_max(kind));
     size_t start = out->len;
-    writer_array(out, FIELDS);
-    writer_uint(out, FRAME_VERSION);
-    writer_id(out, swarm);
-    writer_uint(out, kind);
-    writer_id(out, key_id(key));
-    writer_id(out, to);
-    writer_uint(out, sequence);
-    writer_bytes(out, body, body_len);
     uint8_t signature[KEY_SIGNATURE_BYTES];
+    pack_fields(key_id(key), swarm, kind, to, sequence, body, body_len, out);
     key_sign(key, out->data + start, out->len - start, signature);
     writer_bytes(out, signature, sizeof(signature));
+}
+
+void
+frame_pack_plain(const struct id *from, const struct id *swarm, enum frame_kind kind,
+                 const struct id *to, uint64_t sequence, const void *body,
+                 size_t body_len, struct buf *out)
+{
+    pack_fields(from, swarm, kind, to, sequence, body, body_len, out);
+    writer_bytes(out, "", 0);
 }
 
 int
 frame_unpack(const void *bytes, size_t len, struct frame *out, struct err *err)
 {
     struct frame frame = {0};
-    uint8_t signature[KEY_SIGNATURE_BYTES];
+    size_t signature_len;
     struct reader *r = reader_open(bytes, len, err);
     if (!r)
         return err_wrap(err, "frame");
@@ -85,11 +103,16 @@ frame_unpack(const void *bytes, size_t len, struct frame *out, struct err *err)
     reader_id(r, &frame.to);
     frame.sequence = reader_uint(r, UINT64_MAX);
     frame.body = reader_bytes(r, body_max, &frame.body_len);
-    reader_fixed(r, signature, sizeof(signature));
+    const uint8_t *signature = reader_bytes(r, KEY_SIGNATURE_BYTES, &signature_len);
+    if (reader_ok(r) && signature_len != 0 && signature_len != KEY_SIGNATURE_BYTES)
+        reader_fail(r, "a signature of %zu bytes, it has %d or none", signature_len,
+                    KEY_SIGNATURE_BYTES);
     reader_leave(r);
     if (reader_close(&r, err))
         return err_wrap(err, "frame");
-    if (!key_verify(&frame.from, bytes, len - SIGNATURE_FIELD_BYTES, signature)) {
+    frame.proven = signature_len != 0;
+    if (frame.proven &&
+        !key_verify(&frame.from, bytes, len - SIGNATURE_FIELD_BYTES, signature)) {
         char from[ID_SHORT_SIZE];
         return err_set(err, ERR_AUTH, "frame %s: the signature is not that of node %s",
                        frame_kind_name(frame.kind), id_short(&frame.from, from));

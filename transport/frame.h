@@ -1,12 +1,13 @@
 /*
- * frame.h - one signed message of the control plane.
+ * frame.h - one message of the control plane.
  *
  *     array [version, swarm (32), kind, from (32), to (32), sequence,
- *            body (bytes), signature (64)]
+ *            body (bytes), signature (64 or none)]
  *
  * The signature is over everything before it: a frame says who made it and for whom,
- * whatever carried it. The table of kinds is the protocol's list of contents; node
- * dispatches on it.
+ * whatever carried it. On a connection between the two nodes themselves CURVE has proved
+ * both ends' keys, and the frame goes without one. The table of kinds is the protocol's
+ * list of contents; node dispatches on it.
  */
 #ifndef TRANSPORT_FRAME_H
 #define TRANSPORT_FRAME_H
@@ -14,7 +15,9 @@
 #include "transport/base/buf.h"
 #include "transport/key.h"
 
-enum { FRAME_VERSION = 1 };
+#include <stdbool.h>
+
+enum { FRAME_VERSION = 2 };
 
 /*        kind               number  largest body      meaning */
 #define FRAME_KINDS(X)                                                                   \
@@ -72,19 +75,26 @@ struct frame {
     uint64_t sequence;
     const uint8_t *body; /* borrowed from the message */
     size_t body_len;
+    bool proven; /* it has its maker's signature; else the connection has to prove it */
 };
 
 const char *frame_kind_name(enum frame_kind kind); /* "FRAME_PING" */
 size_t frame_kind_bytes_max(enum frame_kind kind); /* 0: no such kind */
 
-/* Appends the encoded frame. Aborts when the body is larger than its kind allows (our own
- * mistake). */
+/* Appends the encoded frame, signed by its maker. Aborts when the body is larger than its
+ * kind allows (our own mistake). */
 void frame_pack(const struct key *key, const struct id *swarm, enum frame_kind kind,
                 const struct id *to, uint64_t sequence, const void *body, size_t body_len,
                 struct buf *out);
 
-/* Decode and verify. ERR_WIRE: not a frame, unknown kind, too large; ERR_AUTH: the
- * signature is not `from`'s. The swarm is returned, not judged. */
+/* The same without a signature, for a connection that proves who speaks. */
+void frame_pack_plain(const struct id *from, const struct id *swarm, enum frame_kind kind,
+                      const struct id *to, uint64_t sequence, const void *body,
+                      size_t body_len, struct buf *out);
+
+/* Decode, and verify the signature if there is one: who takes a frame from somebody else
+ * than its maker looks at `proven`. ERR_WIRE: not a frame, unknown kind, too large;
+ * ERR_AUTH: the signature is not `from`'s. The swarm is returned, not judged. */
 int frame_unpack(const void *bytes, size_t len, struct frame *out, struct err *err);
 
 #endif

@@ -393,8 +393,8 @@ mesh_send_direct(struct mesh_peer *peer, enum frame_kind kind, const void *body,
         return false;
     uint64_t sequence = way == MESH_OUT ? ++peer->out_sent : ++peer->back_sent;
     buf_clear(&mesh->out);
-    frame_pack(mesh->options.key, &mesh->options.swarm, kind, &peer->id, sequence, body,
-               len, &mesh->out);
+    frame_pack_plain(&mesh->self, &mesh->options.swarm, kind, &peer->id, sequence, body,
+                     len, &mesh->out);
     bool sent = way == MESH_OUT ? dial_send(peer->dial, mesh->out.data, mesh->out.len)
                                 : send_back(peer, &mesh->out);
     if (!sent)

@@ -78,6 +78,8 @@ take_carried(struct mesh *mesh, const struct id *via, const uint8_t *bytes, size
     struct frame inner;
     if (frame_unpack(bytes, len, &inner, err) != 0)
         return err->msg;
+    if (!inner.proven)
+        return "it carries a frame that its maker did not sign";
     if (!id_equal(&inner.to, &mesh->self) ||
         !id_equal(&inner.swarm, &mesh->options.swarm) ||
         id_equal(&inner.from, &mesh->self))
@@ -124,6 +126,8 @@ judge_carry(const struct mesh_peer *from, const struct id *to, const uint8_t *by
         return "it asks to carry a frame to where it needs no carrying";
     if (frame_unpack(bytes, len, &inner, err) != 0)
         return err->msg;
+    if (!inner.proven)
+        return "it asks to carry a frame that it did not sign";
     if (!id_equal(&inner.from, &from->id) || !id_equal(&inner.to, to) ||
         !id_equal(&inner.swarm, &from->mesh->options.swarm))
         return "it asks to carry a frame that is not its own";

@@ -552,8 +552,8 @@ mesh_send(struct mesh *mesh, const struct id *to, enum frame_kind kind, const vo
     struct conn *conn = &conns[at];
     int64_t *last_us = back ? &conn->back_us : &conn->last_us;
     struct buf bytes = {0};
-    frame_pack(mesh->options.key, &mesh->options.swarm, kind, to, ++peer->sequence, body,
-               len, &bytes);
+    frame_pack_plain(key_id(mesh->options.key), &mesh->options.swarm, kind, to,
+                     ++peer->sequence, body, len, &bytes);
     peer->stats.sent_frames++;
     peer->stats.sent_bytes += bytes.len;
     int64_t due = world.now_us + conn_delay(conn, back);

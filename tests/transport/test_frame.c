@@ -129,8 +129,8 @@ START_TEST(a_well_signed_frame_that_breaks_the_protocol_is_refused)
     struct frame frame;
     pack_parts(FRAME_VERSION, FRAME_PING, 10, 8);
     ck_assert_msg(frame_unpack(out.data, out.len, &frame, &err) == 0, "%s", err.msg);
-    pack_parts(2, FRAME_PING, 10, 8);
-    refused(out.data, out.len, ERR_WIRE, "frame: version 2, this node speaks version 1");
+    pack_parts(1, FRAME_PING, 10, 8);
+    refused(out.data, out.len, ERR_WIRE, "frame: version 1, this node speaks version 2");
     pack_parts(FRAME_VERSION, 0, 10, 8);
     refused(out.data, out.len, ERR_WIRE, "frame: kind 0 is not known");
     pack_parts(FRAME_VERSION, 15, 10, 8);
@@ -191,6 +191,26 @@ START_TEST(no_bit_of_a_frame_can_be_changed)
 }
 END_TEST
 
+START_TEST(a_frame_without_a_signature_is_decoded_and_says_so)
+{
+    struct frame frame;
+    frame_pack(key, &swarm, FRAME_BEAT, &to, 7, "x", 1, &out);
+    ck_assert_int_eq(frame_unpack(out.data, out.len, &frame, &err), 0);
+    ck_assert(frame.proven);
+    buf_clear(&out);
+    frame_pack_plain(key_id(key), &swarm, FRAME_BEAT, &to, 7, "x", 1, &out);
+    ck_assert_msg(frame_unpack(out.data, out.len, &frame, &err) == 0, "%s", err.msg);
+    ck_assert(!frame.proven);
+    ck_assert_int_eq(frame.kind, FRAME_BEAT);
+    ck_assert(id_equal(&frame.from, key_id(key)) && id_equal(&frame.to, &to));
+    ck_assert_uint_eq(frame.sequence, 7);
+    ck_assert_mem_eq(frame.body, "x", 1);
+    out.len -= 2; /* the empty field */
+    writer_bytes(&out, "half of a signature", 19);
+    refused(out.data, out.len, ERR_WIRE, "a signature of 19 bytes, it has 64 or none");
+}
+END_TEST
+
 START_TEST(a_body_that_is_too_large_is_our_own_mistake)
 {
     static const uint8_t body[(4 << 10) + 1];
@@ -212,6 +232,7 @@ suite_frame(void)
     tcase_add_checked_fixture(tests, setup, teardown);
     tcase_add_test(tests, what_was_packed_is_unpacked);
     tcase_add_test(tests, a_body_may_be_empty_or_as_large_as_its_kind_allows);
+    tcase_add_test(tests, a_frame_without_a_signature_is_decoded_and_says_so);
     tcase_add_test(tests, every_kind_has_a_name_and_a_limit_and_no_other_number_has);
     tcase_add_test(tests, a_well_signed_frame_that_breaks_the_protocol_is_refused);
     tcase_add_test(tests, a_frame_that_another_signed_is_refused);

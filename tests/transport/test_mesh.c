@@ -4,6 +4,7 @@
 #include "transport/base/clock.h"
 #include "transport/base/limits.h"
 #include "transport/base/rng.h"
+#include "transport/codec.h"
 #include "transport/join.h"
 #include "transport/mesh.h"
 #include "transport/socket.h"
@@ -431,6 +432,27 @@ send_by_hand(struct dial *dial, const struct key *signer, const struct id *to,
     buf_release(&bytes);
 }
 
+/* Node `maker`'s frame, as if node 2 carried it. */
+static void
+carry_by_hand(struct dial *dial, const struct key *carrier, const struct key *maker,
+              bool proven, const struct id *to, uint64_t sequence)
+{
+    struct buf inner = {0}, body = {0}, bytes = {0};
+    if (proven)
+        frame_pack(maker, &swarm_a, FRAME_PING, to, 1, "by hand", 7, &inner);
+    else
+        frame_pack_plain(key_id(maker), &swarm_a, FRAME_PING, to, 1, "by hand", 7,
+                         &inner);
+    writer_array(&body, 1);
+    writer_bytes(&body, inner.data, inner.len);
+    frame_pack_plain(key_id(carrier), &swarm_a, FRAME_CARRIED, to, sequence, body.data,
+                     body.len, &bytes);
+    ck_assert(dial_send(dial, bytes.data, bytes.len));
+    buf_release(&inner);
+    buf_release(&body);
+    buf_release(&bytes);
+}
+
 static uint64_t
 bad_frames(const struct pair *pair)
 {
@@ -477,18 +499,24 @@ START_TEST(forged_replayed_and_misdirected_frames_are_dropped)
 
     send_by_hand(dial, pair.b.key, a, 9); /* gaps are fine */
     ck_assert(wait_frames(&pair.a, 2, 1000));
+    carry_by_hand(dial, pair.b.key, third, false, a, 10); /* only a signature tells */
+    harness_run(pair.loop, 100);
+    ck_assert_int_eq(pair.a.frames, 2);
+    ck_assert_uint_eq(bad_frames(&pair), 7);
+    carry_by_hand(dial, pair.b.key, third, true, a, 11);
+    ck_assert(wait_frames(&pair.a, 3, 1000));
     dial_close(dial);
     up = false;
     dial = dial_open(pair.loop, &options, note_up, &up,
                      &err); /* counts from the start again */
     ck_assert(harness_until(pair.loop, is_up, &up, 3000));
     send_by_hand(dial, pair.b.key, a, 1);
-    ck_assert(wait_frames(&pair.a, 3, 1000));
+    ck_assert(wait_frames(&pair.a, 4, 1000));
 
     admit_deny(pair.admit, key_id(pair.b.key)); /* evicted, but still connected */
     send_by_hand(dial, pair.b.key, a, 2);
     harness_run(pair.loop, 100);
-    ck_assert_int_eq(pair.a.frames, 3);
+    ck_assert_int_eq(pair.a.frames, 4);
     dial_close(dial);
     key_free(third);
     pair_close(&pair);
