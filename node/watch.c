@@ -11,6 +11,7 @@ struct entry {
     int64_t heard_ms;
     int64_t intervals[INTERVALS]; /* between its words, the latest ones */
     int interval_count, interval_next;
+    int64_t deadline_ms; /* follows from the intervals */
     bool up;
     int refused_count;
     int64_t refused_since_ms; /* of an unbroken run of refusals; 0: none */
@@ -61,12 +62,42 @@ watch_set(struct watch *watch, int64_t now_ms, const struct id *members, size_t 
         if (known)
             entries[i] = *known;
         else
-            entries[i] = (struct entry){.id = members[i], .heard_ms = now_ms};
+            entries[i] = (struct entry){.id = members[i],
+                                        .heard_ms = now_ms,
+                                        .deadline_ms = 2L * WATCH_DEADLINE_MIN_MS};
     }
     qsort(entries, count, sizeof(*entries), id_compare);
     free(watch->entries);
     watch->entries = entries;
     watch->count = count;
+}
+
+static int
+compare_int64(const void *left, const void *right)
+{
+    int64_t a = *(const int64_t *)left, b = *(const int64_t *)right;
+    return (a > b) - (a < b);
+}
+
+/* Median + 8 x median absolute deviation of the intervals, and three more of them for
+ * good measure. */
+static int64_t
+deadline(const struct entry *entry)
+{
+    if (entry->interval_count < 4)
+        return 2L * WATCH_DEADLINE_MIN_MS;
+    int64_t sorted[INTERVALS];
+    size_t count = (size_t)entry->interval_count;
+    memcpy(sorted, entry->intervals, count * sizeof(sorted[0]));
+    qsort(sorted, count, sizeof(sorted[0]), compare_int64);
+    int64_t median = sorted[count / 2];
+    for (size_t i = 0; i < count; i++)
+        sorted[i] = sorted[i] > median ? sorted[i] - median : median - sorted[i];
+    qsort(sorted, count, sizeof(sorted[0]), compare_int64);
+    int64_t wait = 4 * median + 8 * sorted[count / 2];
+    if (wait < WATCH_DEADLINE_MIN_MS)
+        return WATCH_DEADLINE_MIN_MS;
+    return wait < WATCH_DEADLINE_MAX_MS ? wait : WATCH_DEADLINE_MAX_MS;
 }
 
 void
@@ -82,6 +113,7 @@ watch_heard(struct watch *watch, int64_t now_ms, const struct id *member)
         entry->interval_next = (entry->interval_next + 1) % INTERVALS;
         if (entry->interval_count < INTERVALS)
             entry->interval_count++;
+        entry->deadline_ms = deadline(entry);
     }
     entry->heard_ms = now_ms;
     entry->told_ms = 0;
@@ -143,34 +175,6 @@ watch_slept(struct watch *watch, int64_t now_ms, int64_t gap_ms)
     }
 }
 
-static int
-compare_int64(const void *left, const void *right)
-{
-    int64_t a = *(const int64_t *)left, b = *(const int64_t *)right;
-    return (a > b) - (a < b);
-}
-
-/* Median + 8 x median absolute deviation of the intervals, and three more of them for
- * good measure. */
-static int64_t
-deadline(const struct entry *entry)
-{
-    if (entry->interval_count < 4)
-        return 2L * WATCH_DEADLINE_MIN_MS;
-    int64_t sorted[INTERVALS];
-    size_t count = (size_t)entry->interval_count;
-    memcpy(sorted, entry->intervals, count * sizeof(sorted[0]));
-    qsort(sorted, count, sizeof(sorted[0]), compare_int64);
-    int64_t median = sorted[count / 2];
-    for (size_t i = 0; i < count; i++)
-        sorted[i] = sorted[i] > median ? sorted[i] - median : median - sorted[i];
-    qsort(sorted, count, sizeof(sorted[0]), compare_int64);
-    int64_t wait = 4 * median + 8 * sorted[count / 2];
-    if (wait < WATCH_DEADLINE_MIN_MS)
-        return WATCH_DEADLINE_MIN_MS;
-    return wait < WATCH_DEADLINE_MAX_MS ? wait : WATCH_DEADLINE_MAX_MS;
-}
-
 enum watch_reason
 watch_gone(const struct watch *watch, int64_t now_ms, const struct id *member)
 {
@@ -184,7 +188,7 @@ watch_gone(const struct watch *watch, int64_t now_ms, const struct id *member)
     if (entry->told_ms != 0 && silent >= 2L * WATCH_REFUSED_MS)
         return WATCH_TOLD;
     /* No deadline is shorter, and this is looked at often. */
-    if (silent >= WATCH_DEADLINE_MIN_MS && silent >= deadline(entry))
+    if (silent >= WATCH_DEADLINE_MIN_MS && silent >= entry->deadline_ms)
         return WATCH_SILENT;
     return WATCH_HERE;
 }
@@ -193,7 +197,7 @@ int64_t
 watch_deadline_ms(const struct watch *watch, const struct id *member)
 {
     const struct entry *entry = find(watch, member);
-    return entry ? deadline(entry) : WATCH_DEADLINE_MAX_MS;
+    return entry ? entry->deadline_ms : WATCH_DEADLINE_MAX_MS;
 }
 
 int64_t

@@ -67,6 +67,7 @@ answer_to(struct join_server *server, const struct waiting *waiting, const void 
           size_t len)
 {
     void *socket = listener_socket(server->listener);
+    loop_socket_used(server->loop, socket);
     if (zmq_send(socket, waiting->route, waiting->len, ZMQ_SNDMORE | ZMQ_DONTWAIT) >= 0)
         zmq_send(socket, answer, len, ZMQ_DONTWAIT);
 }

@@ -18,7 +18,8 @@ enum {
     SEED_BYTES = 32,
     SEED_DIGITS = 64,
     SECRET_FILE_BYTES_MAX = 256,
-    CURVES_KEPT = 256
+    CURVE_ROWS = 512,
+    CURVES_A_ROW = 4
 };
 
 /* The library's sizes are what the wire and the id are made of. */
@@ -274,21 +275,28 @@ bool
 key_curve_of(const struct id *id, uint8_t curve_public[KEY_CURVE_BYTES])
 {
     /* Every frame asks whose sender is admitted, and the way from one curve to the other
-     * costs as much as a signature: the last ones are remembered, one per place. */
+     * costs as much as a signature: the last ones are remembered. */
     static _Thread_local struct {
-        struct id id;
-        uint8_t curve[KEY_CURVE_BYTES];
-        bool known;
-    } last[CURVES_KEPT];
-    size_t at = (size_t)(id_prefix(id) % CURVES_KEPT);
-    if (!last[at].known || !id_equal(&last[at].id, id)) {
-        last[at].known = false;
-        if (crypto_sign_ed25519_pk_to_curve25519(last[at].curve, id->bytes) != 0)
-            return false;
-        last[at].id = *id;
-        last[at].known = true;
-    }
-    memcpy(curve_public, last[at].curve, KEY_CURVE_BYTES);
+        struct id id[CURVES_A_ROW];
+        uint8_t curve[CURVES_A_ROW][KEY_CURVE_BYTES];
+        unsigned count; /* so far; the next one replaces the oldest */
+    } rows[CURVE_ROWS];
+    size_t row = (size_t)(id_prefix(id) % CURVE_ROWS);
+    unsigned known = rows[row].count < CURVES_A_ROW ? rows[row].count : CURVES_A_ROW;
+    for (unsigned i = 0; i < known; i++)
+        if (id_equal(&rows[row].id[i], id)) {
+            memcpy(curve_public, rows[row].curve[i], KEY_CURVE_BYTES);
+            return true;
+        }
+    uint8_t curve[KEY_CURVE_BYTES];
+    if (crypto_sign_ed25519_pk_to_curve25519(curve, id->bytes) != 0)
+        return false;
+    unsigned at = rows[row].count++ % CURVES_A_ROW;
+    if (rows[row].count == 2 * CURVES_A_ROW)
+        rows[row].count = CURVES_A_ROW;
+    rows[row].id[at] = *id;
+    memcpy(rows[row].curve[at], curve, KEY_CURVE_BYTES);
+    memcpy(curve_public, curve, KEY_CURVE_BYTES);
     return true;
 }
 

@@ -6,7 +6,9 @@
 #include <errno.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
 #include <sys/resource.h>
+#include <unistd.h>
 #include <zmq.h>
 
 /*
@@ -14,9 +16,21 @@
  * when a signal arrives, and catches up on every period that a stopped process has
  * missed; zsys does not start cleanly a second time in a process, and its exit handler
  * waits for sockets that an error left open.
+ *
+ * And the kernel's epoll rather than zmq_poll(), which looks at every socket twice each
+ * time that one of them has something: with a hundred connections that is nearly all
+ * that an idle node does. A socket's descriptor is readable while libzmq has something
+ * to tell its socket; any call on the socket may take that in, and after one (`stirred`)
+ * the socket itself is asked before the loop sleeps.
  */
 
-enum { SOCKETS_MAX = 16384 };
+enum {
+    SOCKETS_MAX = 16384,
+    EVENTS_MAX = 128, /* descriptors served in one turn */
+    LOOK_ALL_MS =
+        250, /* all sockets are asked: should one be stirred and nobody say so */
+    PLACES_MIN = 64
+};
 
 struct timer {
     int number;
@@ -28,8 +42,10 @@ struct timer {
 
 struct watch {
     void *socket; /* or NULL: a descriptor */
-    int fd;
+    int fd;       /* the socket's own, then */
     bool cancelled;
+    bool stirred; /* in the list */
+    bool ready;   /* it can be read from */
     loop_timer_fn socket_fn;
     loop_fd_fn fd_fn;
     void *arg;
@@ -48,11 +64,15 @@ struct loop {
 
     struct timer *timers;
     size_t timers_count, timers_capacity;
-    struct watch *watches;
+    int epoll;
+    struct watch **watches;
     size_t watches_count, watches_capacity;
-    zmq_pollitem_t *items; /* one per watch, in its place */
-    size_t items_count, items_capacity;
-    bool changed; /* watches no longer agree with items */
+    bool changed;          /* some are cancelled, or are not in their place yet */
+    struct watch **places; /* of sockets, by their address; a power of two of them */
+    size_t places_count;
+    struct watch **stirred; /* sockets to be asked before the loop sleeps */
+    size_t stirred_count, stirred_capacity;
+    int64_t look_all_ms;
     struct after *after;
     size_t after_count, after_capacity;
 };
@@ -99,7 +119,10 @@ loop_teardown(void)
 struct loop *
 loop_new(void)
 {
-    return xcalloc(1, sizeof(struct loop));
+    struct loop *loop = xcalloc(1, sizeof(*loop));
+    loop->epoll = epoll_create1(EPOLL_CLOEXEC);
+    must(loop->epoll >= 0); /* a process that has no descriptor left for its first loop */
+    return loop;
 }
 
 void
@@ -108,14 +131,61 @@ loop_free(struct loop *loop)
     if (!loop)
         return;
     must(!loop->running);
+    for (size_t i = 0; i < loop->watches_count; i++)
+        free(loop->watches[i]);
+    close(loop->epoll);
     free(loop->timers);
     free(loop->watches);
-    free(loop->items);
+    free(loop->places);
+    free(loop->stirred);
     free(loop->after);
     free(loop);
 }
 
-/* Drop what was cancelled, and give libzmq the list as it is now. */
+/* Where a socket's watch is among the places, or the free place where it should be. */
+static size_t
+place_of(const struct loop *loop, const void *socket)
+{
+    size_t at = (size_t)((uintptr_t)socket >> 4) * UINT64_C(0x9e3779b97f4a7c15) >> 20;
+    for (;; at++) {
+        at &= loop->places_count - 1;
+        if (!loop->places[at] || loop->places[at]->socket == socket)
+            return at;
+    }
+}
+
+static void
+place_all(struct loop *loop)
+{
+    size_t wanted = PLACES_MIN;
+    while (wanted < 2 * loop->watches_count)
+        wanted *= 2;
+    free(loop->places);
+    loop->places = xcalloc(wanted, sizeof(struct watch *));
+    loop->places_count = wanted;
+    for (size_t i = 0; i < loop->watches_count; i++)
+        if (loop->watches[i]->socket)
+            loop->places[place_of(loop, loop->watches[i]->socket)] = loop->watches[i];
+}
+
+static void
+drop_cancelled(struct loop *loop)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < loop->stirred_count; i++)
+        if (!loop->stirred[i]->cancelled)
+            loop->stirred[kept++] = loop->stirred[i];
+    loop->stirred_count = kept;
+    kept = 0;
+    for (size_t i = 0; i < loop->watches_count; i++) {
+        if (loop->watches[i]->cancelled)
+            free(loop->watches[i]);
+        else
+            loop->watches[kept++] = loop->watches[i];
+    }
+    loop->watches_count = kept;
+}
+
 static void
 settle(struct loop *loop)
 {
@@ -126,24 +196,56 @@ settle(struct loop *loop)
     loop->timers_count = kept;
     if (!loop->changed)
         return;
-
-    kept = 0;
-    for (size_t i = 0; i < loop->watches_count; i++)
-        if (!loop->watches[i].cancelled)
-            loop->watches[kept++] = loop->watches[i];
-    loop->watches_count = kept;
-    if (loop->items_capacity < kept) {
-        loop->items_capacity = loop->watches_capacity;
-        loop->items = xrealloc(loop->items, loop->items_capacity, sizeof(*loop->items));
-    }
-    for (size_t i = 0; i < kept; i++)
-        loop->items[i] = (zmq_pollitem_t){
-            .socket = loop->watches[i].socket,
-            .fd = loop->watches[i].fd,
-            .events = ZMQ_POLLIN,
-        };
-    loop->items_count = kept;
+    drop_cancelled(loop);
+    place_all(loop);
     loop->changed = false;
+}
+
+static void
+stir(struct loop *loop, struct watch *watch)
+{
+    if (watch->stirred)
+        return;
+    watch->stirred = true;
+    loop->stirred = grow(loop->stirred, loop->stirred_count, &loop->stirred_capacity,
+                         sizeof(struct watch *));
+    loop->stirred[loop->stirred_count++] = watch;
+}
+
+/* Asks the socket, which takes in what its descriptor tells of. */
+static void
+ask(struct loop *loop, struct watch *watch)
+{
+    int events = 0;
+    size_t size = sizeof(events);
+    int rc = zmq_getsockopt(watch->socket, ZMQ_EVENTS, &events, &size);
+    if (rc < 0 && errno == ETERM)
+        loop->stopped = true;
+    must(rc == 0 || errno == ETERM ||
+         errno == EINTR); /* else a socket was closed before it was cancelled */
+    watch->ready = rc == 0 && (events & ZMQ_POLLIN);
+}
+
+/* Asks the stirred ones, and keeps those that can be read from. */
+static bool
+ask_stirred(struct loop *loop)
+{
+    size_t kept = 0;
+    if (loop->now_ms - loop->look_all_ms >= LOOK_ALL_MS) {
+        loop->look_all_ms = loop->now_ms;
+        for (size_t i = 0; i < loop->watches_count; i++)
+            if (loop->watches[i]->socket)
+                stir(loop, loop->watches[i]);
+    }
+    for (size_t i = 0; i < loop->stirred_count; i++) {
+        struct watch *watch = loop->stirred[i];
+        ask(loop, watch);
+        watch->stirred = watch->ready;
+        if (watch->ready)
+            loop->stirred[kept++] = watch;
+    }
+    loop->stirred_count = kept;
+    return kept > 0;
 }
 
 /* How long the loop may sleep; -1: until something happens. */
@@ -175,16 +277,27 @@ fire_timers(struct loop *loop)
     }
 }
 
+/* Whoever is read from is asked again: its handler may have left something. */
 static void
-serve_watches(struct loop *loop)
+serve_sockets(struct loop *loop)
 {
-    for (size_t i = 0; i < loop->items_count && !loop->stopped; i++) {
-        const struct watch *watch = &loop->watches[i];
-        if (!loop->items[i].revents || watch->cancelled)
+    size_t count =
+        loop->stirred_count; /* those stirred meanwhile wait for the next turn */
+    for (size_t i = 0; i < count && !loop->stopped; i++) {
+        struct watch *watch = loop->stirred[i];
+        if (!watch->ready || watch->cancelled)
             continue;
-        if (watch->socket)
-            watch->socket_fn(watch->arg);
-        else
+        watch->ready = false;
+        watch->socket_fn(watch->arg);
+    }
+}
+
+static void
+serve_descriptors(struct loop *loop, const struct epoll_event *events, int count)
+{
+    for (int i = 0; i < count && !loop->stopped; i++) {
+        const struct watch *watch = events[i].data.ptr;
+        if (!watch->socket && !watch->cancelled)
             watch->fd_fn(watch->arg, watch->fd);
     }
 }
@@ -192,18 +305,27 @@ serve_watches(struct loop *loop)
 static void
 turn(struct loop *loop)
 {
+    struct epoll_event events[EVENTS_MAX];
     settle(loop);
-    int rc = zmq_poll(loop->items, (int)loop->items_count, patience_ms(loop));
-    if (rc < 0 && errno == ETERM) {
-        loop->stopped = true;
-        return;
-    }
-    must(rc >= 0 ||
-         errno == EINTR); /* else a socket was closed before it was cancelled */
+    bool some = ask_stirred(loop);
+    int64_t patience = some ? 0 : patience_ms(loop);
+    if (patience < 0 || patience > LOOK_ALL_MS)
+        patience = LOOK_ALL_MS;
+    int count = epoll_wait(loop->epoll, events, EVENTS_MAX, (int)patience);
+    must(count >= 0 || errno == EINTR);
     loop->now_ms = clock_ms();
+    for (int i = 0; i < count; i++) {
+        struct watch *watch = events[i].data.ptr;
+        if (!watch->socket)
+            continue;
+        stir(loop, watch);
+        ask(loop, watch);
+    }
+    if (loop->stopped)
+        return;
     fire_timers(loop);
-    if (rc > 0)
-        serve_watches(loop);
+    serve_sockets(loop);
+    serve_descriptors(loop, events, count);
     for (size_t i = 0; i < loop->after_count; i++)
         loop->after[i].fn(loop->after[i].arg);
 }
@@ -256,22 +378,29 @@ loop_timer_cancel(struct loop *loop, int timer)
             loop->timers[i].fn = NULL;
 }
 
-static void
+static struct watch *
 watch_add(struct loop *loop, struct watch watch)
 {
     loop->watches = grow(loop->watches, loop->watches_count, &loop->watches_capacity,
-                         sizeof(*loop->watches));
-    loop->watches[loop->watches_count++] = watch;
+                         sizeof(struct watch *));
+    struct watch *added = xmemdup(&watch, sizeof(watch));
+    loop->watches[loop->watches_count++] = added;
     loop->changed = true;
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = added};
+    int rc = epoll_ctl(loop->epoll, EPOLL_CTL_ADD, added->fd, &event);
+    must(rc == 0); /* else it is not open, or watched already */
+    return added;
 }
 
 static void
 watch_cancel(struct loop *loop, const void *socket, int fd)
 {
     for (size_t i = 0; i < loop->watches_count; i++) {
-        struct watch *watch = &loop->watches[i];
-        if (watch->socket == socket && watch->fd == fd)
-            watch->cancelled = loop->changed = true;
+        struct watch *watch = loop->watches[i];
+        if (watch->cancelled || watch->socket != socket || (!socket && watch->fd != fd))
+            continue;
+        watch->cancelled = loop->changed = true;
+        epoll_ctl(loop->epoll, EPOLL_CTL_DEL, watch->fd, NULL);
     }
 }
 
@@ -308,12 +437,28 @@ void
 loop_socket(struct loop *loop, void *socket, loop_timer_fn fn, void *arg)
 {
     must(socket && fn);
-    watch_add(loop,
-              (struct watch){.socket = socket, .fd = -1, .socket_fn = fn, .arg = arg});
+    int fd = -1;
+    size_t size = sizeof(fd);
+    int rc = zmq_getsockopt(socket, ZMQ_FD, &fd, &size);
+    must(rc == 0);
+    stir(loop,
+         watch_add(loop, (struct watch){
+                             .socket = socket, .fd = fd, .socket_fn = fn, .arg = arg}));
 }
 
 void
 loop_socket_cancel(struct loop *loop, const void *socket)
 {
+    must(socket);
     watch_cancel(loop, socket, -1);
+}
+
+void
+loop_socket_used(struct loop *loop, const void *socket)
+{
+    if (loop->places_count == 0)
+        return; /* none has a place yet: all are asked first */
+    struct watch *watch = loop->places[place_of(loop, socket)];
+    if (watch && !watch->cancelled)
+        stir(loop, watch);
 }

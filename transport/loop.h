@@ -38,7 +38,8 @@ int64_t loop_now_ms(const struct loop *loop);
 int loop_timer(struct loop *loop, int64_t every_ms, loop_timer_fn fn, void *arg);
 void loop_timer_cancel(struct loop *loop, int timer);
 
-/* When `fd` is readable. A handler that cancels its own descriptor is fine. */
+/* When `fd` is readable. A handler that cancels its own descriptor is fine. Cancel before
+ * the descriptor is closed; one descriptor has one watch at a time. */
 void loop_fd(struct loop *loop, int fd, loop_fd_fn fn, void *arg);
 void loop_fd_cancel(struct loop *loop, int fd);
 
@@ -54,5 +55,9 @@ void *loop_context(void); /* of loop_setup(); all sockets share it with the ZAP 
 /* Cancel before the socket is closed. */
 void loop_socket(struct loop *loop, void *socket, loop_timer_fn fn, void *arg);
 void loop_socket_cancel(struct loop *loop, const void *socket);
+/* To be said after each call on a watched socket that is not made by its own handler, for
+ * the call may have taken in the news that the loop waits for. A socket that is not
+ * watched is passed over. */
+void loop_socket_used(struct loop *loop, const void *socket);
 
 #endif

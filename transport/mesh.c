@@ -375,6 +375,7 @@ static bool
 send_back(struct mesh_peer *peer, const struct buf *frame)
 {
     void *socket = listener_socket(peer->mesh->listener);
+    loop_socket_used(peer->mesh->loop, socket);
     if (zmq_send(socket, peer->route, peer->route_len, ZMQ_SNDMORE | ZMQ_DONTWAIT) < 0) {
         if (errno == EHOSTUNREACH)
             peer->back = false; /* settled in the next tick, or when it dials again */

@@ -228,20 +228,36 @@ needs(const struct mesh_peer *peer, int64_t now)
     return peer->failing_ms != 0 && now - peer->failing_ms >= FAILING_MS;
 }
 
+/* Those who may carry: connected, and admitted still. */
+static size_t
+find_carriers(const struct mesh *mesh, struct id carriers[CARRIERS_MAX])
+{
+    size_t count = 0;
+    for (int i = 0; i < mesh->count && count < CARRIERS_MAX; i++) {
+        const struct mesh_peer *peer = mesh->peers[i];
+        if (mesh_direct(peer) != MESH_NO_WAY && peer->wanted &&
+            admit_allowed(mesh->admit, &peer->id))
+            carriers[count++] = peer->id;
+    }
+    return count;
+}
+
 void
 mesh_carry_tick(struct mesh *mesh, int64_t now)
 {
     struct id carriers[CARRIERS_MAX];
     struct id *looked = xcalloc((size_t)mesh->count, sizeof(*looked));
     size_t count = 0, looks = 0;
+    bool needed = false;
     for (int i = 0; i < mesh->count; i++) {
         const struct mesh_peer *peer = mesh->peers[i];
-        if (count < CARRIERS_MAX && mesh_direct(peer) != MESH_NO_WAY && peer->wanted &&
-            admit_allowed(mesh->admit, &peer->id))
-            carriers[count++] = peer->id;
-        if (needs(peer, now) || peer->told_up)
+        bool lost = needs(peer, now);
+        needed = needed || lost;
+        if (lost || peer->told_up)
             looked[looks++] = peer->id;
     }
+    if (needed)
+        count = find_carriers(mesh, carriers);
     for (size_t i = 0; i < looks; i++) {
         struct mesh_peer *peer = mesh_find(mesh, &looked[i]);
         if (!peer)

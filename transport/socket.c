@@ -381,6 +381,7 @@ listener_cut(struct listener *listener, const struct id *node)
 {
     int64_t now = loop_now_ms(listener->loop);
     listener_events(listener); /* which are open now? */
+    loop_socket_used(listener->loop, listener->monitor);
     for (int fd = 0; fd < FDS_MAX; fd++) {
         const struct accepted *accepted = &listener->accepted[fd];
         bool silent = id_empty(&accepted->from) && now - accepted->since_ms >= SILENT_MS;
@@ -534,6 +535,7 @@ dial_send(struct dial *dial, const void *data, size_t len)
 {
     if (!dial->up)
         return false;
+    loop_socket_used(dial->loop, dial->socket);
     if (zmq_send(dial->socket, data, len, ZMQ_DONTWAIT) >= 0)
         return true;
     /* libzmq looks at most once a millisecond whether a connection has appeared or
