@@ -22,7 +22,9 @@ enum {
     REFUSED_CONFIRMED_MS = 300, /* and with one */
     SLEPT_MS = 1000,      /* a gap between two calls that tells that we did not run */
     TELL_AGAIN_MS = 200,  /* between two times that one is told what is said of it */
-    SPREAD_LEAST_MS = 50, /* between two rounds of rumors */
+    SPREAD_LEAST_MS = 50, /* between two rounds of rumors; where there always is news */
+    SPREAD_MANY = 16,     /* (more members than these) */
+    SPREAD_MANY_MS = 150, /* this, so that a round carries more than one piece of it */
     ASK_AGAIN_MS = 200,   /* between two asks for what was announced */
     ASK_TIMES = 20,
     WANTED_MAX = 64,            /* announced records that are asked for at a time */
@@ -129,6 +131,7 @@ void core_send(struct gossip *gossip, enum frame_kind kind, const struct id *to,
 void core_answer(struct gossip *gossip, const struct id *to, struct effects *effects);
 /* Rumors to a few random peers but for `except` (NULL: nobody), if there are any left. */
 void core_spread(struct gossip *gossip, const struct id *except, struct effects *effects);
+int64_t core_spread_ms(const struct gossip *gossip); /* between two of these, at least */
 void core_tell(struct gossip *gossip, struct effects *effects);
 void core_digest(struct gossip *gossip, const struct id *to, struct effects *effects);
 void core_digest_random(struct gossip *gossip, struct effects *effects);

@@ -363,7 +363,7 @@ settle_all(struct gossip *gossip, const struct id *from, struct effects *effects
         gossip->digest_at_ms > gossip->now_ms + CATCH_UP_MS)
         gossip->digest_at_ms = gossip->now_ms + CATCH_UP_MS;
     gossip->news = 0;
-    if (gossip->fresh && gossip->now_ms - gossip->spread_ms >= SPREAD_LEAST_MS)
+    if (gossip->fresh && gossip->now_ms - gossip->spread_ms >= core_spread_ms(gossip))
         core_spread(gossip, from, effects);
 }
 

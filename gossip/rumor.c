@@ -270,6 +270,12 @@ core_answer(struct gossip *gossip, const struct id *to, struct effects *effects)
         core_send(gossip, FRAME_RUMORS, to, 0, NULL, true, effects);
 }
 
+int64_t
+core_spread_ms(const struct gossip *gossip)
+{
+    return gossip->table.count > SPREAD_MANY ? SPREAD_MANY_MS : SPREAD_LEAST_MS;
+}
+
 void
 core_spread(struct gossip *gossip, const struct id *except, struct effects *effects)
 {

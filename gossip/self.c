@@ -81,7 +81,7 @@ gossip_self(struct gossip *gossip, const struct record *record, struct effects *
     }
     core_issue(gossip, &mine, effects);
     core_tell(gossip, effects);
-    if (gossip->now_ms - gossip->spread_ms >= SPREAD_LEAST_MS)
+    if (gossip->now_ms - gossip->spread_ms >= core_spread_ms(gossip))
         core_spread(gossip, NULL, effects);
 }
 

@@ -453,7 +453,9 @@ ask_awake(struct node *node, int64_t now)
     writer_array(&body, 2);
     writer_uint(&body, node->wake_nonce);
     writer_uint(&body, node->decree.epoch);
-    node_broadcast(node, FRAME_EPOCH_ASK, &body);
+    for (uint32_t i = 0; i < node->decree.voters_count; i++)
+        if (!(node->wake_mask >> i & 1))
+            node_send(node, &node->decree.voters[i], FRAME_EPOCH_ASK, &body);
     buf_release(&body);
 }
 

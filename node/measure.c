@@ -21,7 +21,9 @@ enum {
     CHOSEN = 8,         /* and after a while so many */
     CHOSEN_MS = 120000, /* that while */
     WANTED_MS = 20000,
-    RECORD_MS = 1000, /* between two looks at what changed */
+    RECORD_MS = 1000,   /* between two looks at what changed */
+    RECORD_MEMBERS = 8, /* of so many, and of more as much longer: everybody verifies what
+                           anybody issues, and round trips always move somewhere */
     ZONES_MS = 10000,
     ZONES_SAY_MS = 3600000,
     WARNINGS_MAX = 8
@@ -511,7 +513,8 @@ void
 measure_tick(struct node *node, int64_t now)
 {
     struct measure *measure = node->measure;
-    if (now - measure->record_ms >= RECORD_MS) {
+    int64_t pace = 1 + node->decree.members_count / RECORD_MEMBERS;
+    if (now - measure->record_ms >= RECORD_MS * pace) {
         measure->record_ms = now;
         take_round_trips(node, now);
         find_uplink(node);

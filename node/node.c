@@ -286,6 +286,22 @@ on_peer(void *arg, const struct id *peer, enum mesh_event event)
 
 /* ---- time ---- */
 
+/* To all members, or where they are many to those who decide: that a node of our zone is
+ * gone. Nobody believes it of another zone's. */
+static void
+tell_gone(struct node *node, const struct id *about, const char *why)
+{
+    if (strcmp(node->config.zone, node_zone_of(node, about)) != 0)
+        return;
+    if (node->decree.members_count <= VOTERS_MAX) {
+        node_evidence(node, NULL, about, EVIDENCE_GONE, why);
+        return;
+    }
+    for (uint32_t i = 0; i < node->decree.voters_count; i++)
+        if (!id_equal(&node->decree.voters[i], &node->id))
+            node_evidence(node, &node->decree.voters[i], about, EVIDENCE_GONE, why);
+}
+
 /* Members of whom we know that they are gone: others are told, gossip suspects them, a
  * lost leader is replaced. */
 static void
@@ -303,7 +319,7 @@ look_after_members(struct node *node, int64_t now)
         if (reason == WATCH_REFUSED) {
             gossip_refused(node->gossip, now, id, &node->effects);
             if (tell)
-                node_evidence(node, NULL, id, EVIDENCE_GONE, watch_reason_name(reason));
+                tell_gone(node, id, watch_reason_name(reason));
         }
     }
     if (tell)

@@ -12,6 +12,7 @@
 enum {
     BACKOFF_MS = 100,
     BACKOFF_MS_MAX = 1500,
+    DENIED_MS = 500, /* until it has heard of us; if it keeps us, it dials us then */
     HIDDEN_MS = 30000, /* between two dials to an address that is known to be no good */
     SOUND_MS =
         1000, /* a connection that held this long is redialled at once when it closes */
@@ -285,8 +286,11 @@ dialled(void *arg, enum dial_event event)
         mesh_settle(peer);
         return;
     }
-    if (event == DIAL_DENIED)
+    if (event == DIAL_DENIED) {
         say_denied(peer);
+        if (peer->backoff_ms < DENIED_MS / 2)
+            peer->backoff_ms = DENIED_MS / 2;
+    }
     redial_later(peer);
     if (!mesh_settle(peer) || (peer->hidden && event != DIAL_DENIED))
         return;
