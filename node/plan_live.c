@@ -1,5 +1,6 @@
 #include "node/plan_live.h"
 #include "node/plan_measured.h"
+#include "planner/muster.h"
 #include "transport/base/alloc.h"
 
 #include <stdio.h>
@@ -13,67 +14,57 @@ struct kind {
     char name[NAME_BYTES_MAX + 1];
 };
 
-/* Nanoseconds of a block at the smallest micro-batch that was measured, as corrected; 0:
- * nothing was. */
-static int64_t
-pace(const struct cluster_node *node)
+/* Whoever measured the job's layers is of the type that the leader's planner has it in. */
+static int
+sort_measured(const struct view *view, struct kind *kinds, int *kind_of)
 {
-    int64_t forward_ns, backward_ns, update_ns;
-    if (node->profile.count == 0 ||
-        cluster_layer_ns(node, LAYER_BLOCK, node->profile.entries[0].micro_batch,
-                         &forward_ns, &backward_ns, &update_ns))
+    const struct cluster *cluster = &view->cluster;
+    bool any = false;
+    for (int i = 0; i < cluster->nodes_count; i++) {
+        kind_of[i] = -1;
+        any = any || cluster->nodes[i].profile.count > 0;
+    }
+    if (view->state == JOB_NONE || !any)
         return 0;
-    return forward_ns + backward_ns;
+    struct plan_request request;
+    struct muster muster;
+    job_request(&view->job, &request);
+    muster_init(&muster, &request, cluster);
+    int count = muster.fleet->kinds_count;
+    for (int k = 0; k < count; k++)
+        kinds[k] = (struct kind){.slowest = muster.slowest[k],
+                                 .memory_bytes = muster.fleet->kinds[k].memory_bytes};
+    for (int i = 0; i < cluster->nodes_count; i++)
+        if (muster.pool_of[i] >= 0)
+            kind_of[i] = muster.fleet->pools[muster.pool_of[i]].kind;
+    muster_release(&muster);
+    return count;
 }
 
-static bool
-near(int64_t left, int64_t right, double tolerance)
+/* The others by what they name and have; when there are too many types the last is for all
+ * that are left. */
+static int
+sort_others(const struct view *view, struct kind *kinds, int measured, int *kind_of)
 {
-    double low = (double)(left < right ? left : right),
-           high = (double)(left < right ? right : left);
-    return high <= low * tolerance;
-}
-
-static bool
-alike(const struct view *view, int left, int right, double tolerance)
-{
-    const struct cluster_node *a = &view->cluster.nodes[left],
-                              *b = &view->cluster.nodes[right];
-    bool named = strcmp(view->reports[left].record.device,
-                        view->reports[right].record.device) == 0;
-    /* Whom nobody measured is of a type of their own, however wide the net. */
-    if ((pace(a) == 0) != (pace(b) == 0))
-        return false;
-    return (named || tolerance > 8) &&
-           near(a->memory_bytes, b->memory_bytes, tolerance) &&
-           near(pace(a), pace(b), tolerance);
-}
-
-/* Sorts members into kinds; false when there are too many at this tolerance. */
-static bool
-sort_members(const struct view *view, double tolerance, struct kind *kinds, int *count,
-             int *kind_of)
-{
-    *count = 0;
+    int count = measured;
     for (int i = 0; i < view->cluster.nodes_count; i++) {
-        const struct cluster_node *node = &view->cluster.nodes[i];
-        int k = 0;
-        while (k < *count && !alike(view, kinds[k].slowest, i, tolerance))
+        int64_t memory_bytes = view->cluster.nodes[i].memory_bytes;
+        if (kind_of[i] >= 0)
+            continue;
+        int k = measured;
+        while (k < count && (kinds[k].memory_bytes != memory_bytes ||
+                             strcmp(view->reports[kinds[k].slowest].record.device,
+                                    view->reports[i].record.device) != 0))
             k++;
         if (k == PLAN_LIVE_KINDS_MAX)
-            return false;
+            k--;
+        else if (k == count)
+            kinds[count++] = (struct kind){.slowest = i, .memory_bytes = memory_bytes};
+        if (memory_bytes < kinds[k].memory_bytes)
+            kinds[k].memory_bytes = memory_bytes;
         kind_of[i] = k;
-        if (k == *count) {
-            kinds[(*count)++] =
-                (struct kind){.slowest = i, .memory_bytes = node->memory_bytes};
-            continue;
-        }
-        if (pace(node) > pace(&view->cluster.nodes[kinds[k].slowest]))
-            kinds[k].slowest = i;
-        if (node->memory_bytes < kinds[k].memory_bytes)
-            kinds[k].memory_bytes = node->memory_bytes;
     }
-    return true;
+    return count;
 }
 
 /* A member's device as a name: what a name may not hold is a dash. */
@@ -164,13 +155,10 @@ plan_live_make(const struct view *view, const char *prefix, struct plan_live *ou
 {
     const struct cluster *cluster = &view->cluster;
     struct kind kinds[PLAN_LIVE_KINDS_MAX];
-    int count = 0;
     int *kind_of = xcalloc((size_t)cluster->nodes_count, sizeof(*kind_of));
-    double tolerance = 1.1;
     memset(out, 0, sizeof(*out));
     memset(kinds, 0, sizeof(kinds));
-    while (!sort_members(view, tolerance, kinds, &count, kind_of))
-        tolerance *= 2;
+    int count = sort_others(view, kinds, sort_measured(view, kinds, kind_of), kind_of);
     buf_printf(&out->cluster, "# %s, as its members reported it\ncost_model: replay\n",
                cluster->nodes_count == 1 ? "a swarm of one node" : "a running swarm");
     buf_printf(&out->cluster, "zones:\n");

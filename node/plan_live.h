@@ -17,10 +17,9 @@ struct plan_live {
               [2 * NAME_BYTES_MAX + 16]; /* in files of these names */
 };
 
-/* Members that name the same device and are within a tenth of each other in speed and
- * memory are one type (within more when there are too many types), which is as fast as the
- * slowest and as roomy as the smallest of them. Profiles are called PREFIX.TYPE.json; a
- * member that has measured nothing is of a type without a profile. */
+/* Types are the kinds that the leader plans with (planner/muster.h), so that `plan` is asked
+ * about the same fleet; who has measured nothing is of a type without a profile, by device and
+ * memory. Profiles are called PREFIX.TYPE.json. */
 void plan_live_make(const struct view *view, const char *prefix, struct plan_live *out);
 void plan_live_release(struct plan_live *live);
 

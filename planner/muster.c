@@ -57,7 +57,7 @@ sort_nodes(const struct cluster *cluster, const int64_t *pace, double tolerance,
         while (k < *count && !(within(pace[kinds[k].slowest], pace[n], tolerance) &&
                                within(kinds[k].memory_bytes, memory, tolerance)))
             k++;
-        if (k == FLEET_KINDS_MAX)
+        if (k == MUSTER_KINDS_MAX)
             return false;
         if (k == *count)
             kinds[(*count)++] = (struct alike){n, memory};
@@ -153,6 +153,7 @@ fill_kinds(struct muster *muster, const struct alike *kinds, int count, int node
         struct fleet_kind *kind = &fleet->kinds[k];
         snprintf(kind->name, sizeof(kind->name), "kind %d", k);
         kind->memory_bytes = kinds[k].memory_bytes;
+        muster->slowest[k] = kinds[k].slowest;
         kind->machine_devices = 1;
         kind->correction = 1.0; /* in the times */
         kind->times_count = sizes_count;

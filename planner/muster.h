@@ -20,6 +20,9 @@
 #include "planner/fleet_search.h"
 #include "planner/plan.h"
 
+/* One kind fewer than a fleet may have: for those who measured nothing, where they count. */
+enum { MUSTER_KINDS_MAX = FLEET_KINDS_MAX - 1 };
+
 struct muster {
     const struct plan_request *asked;
     const struct cluster *cluster;
@@ -27,6 +30,7 @@ struct muster {
     struct fleet_request request; /* with all that the job fixes; a zone that is not there
                                      is -1 in stage_zones */
     int *pool_of;                 /* owned, [nodes]: -1: in none */
+    int slowest[FLEET_KINDS_MAX]; /* of each kind, the node whose times it has */
 };
 
 /* Borrows request and cluster, which outlive it; the request passes plan_request_check() and at

@@ -1,7 +1,7 @@
 #include "node/plan_cluster.h"
 #include "node/plan_job.h"
 #include "node/plan_live.h"
-#include "planner/fleet_search.h"
+#include "planner/muster.h"
 #include "tests/node/reporters.h"
 #include "tests/suite.h"
 #include "transport/base/alloc.h"
@@ -106,23 +106,36 @@ START_TEST(a_live_swarm_is_a_cluster_that_is_planned_as_it_is)
 }
 END_TEST
 
-START_TEST(members_that_differ_are_types_of_their_own_and_equals_take_the_slowest)
+START_TEST(members_are_of_the_types_that_the_leader_plans_with)
 {
     struct plan_cluster cluster;
-    open_swarm(4);
-    reporter_speed(&people, 1, 105);
+    struct plan_request request;
+    struct muster muster;
+    open_swarm(5);
     reporter_speed(&people, 2, 300);
-    for (int i = 0; i < 4; i++)
+    people.list[4].report.profile.count = 0;
+    for (int i = 0; i < 5; i++)
         reporter_sign(&people, i);
     derive();
     read_back(&cluster);
-    ck_assert_int_eq(cluster.fleet->kinds_count, 2);
-    const struct layer_time *fast =
-        fleet_kind_times(&cluster.fleet->kinds[0], PRECISION_FP32, 1, 1);
-    const struct layer_time *slow =
-        fleet_kind_times(&cluster.fleet->kinds[1], PRECISION_FP32, 1, 1);
-    ck_assert_double_eq_tol(fast[1].forward_s, 0.00105, 1e-12);
-    ck_assert_double_eq_tol(slow[1].forward_s, 0.003, 1e-12);
+    job_request(&job, &request);
+    muster_init(&muster, &request, &view->cluster);
+    const struct fleet *leaders = muster.fleet, *told = cluster.fleet;
+    ck_assert_int_eq(leaders->kinds_count, 2);
+    ck_assert_int_eq(told->kinds_count, 3); /* one more: who measured nothing */
+    ck_assert_int_eq(told->kinds[2].times_count, 0);
+    for (int k = 0; k < leaders->kinds_count; k++) {
+        const struct layer_time *ours =
+            fleet_kind_times(&leaders->kinds[k], PRECISION_FP32, 1, 1);
+        const struct layer_time *theirs =
+            fleet_kind_times(&told->kinds[k], PRECISION_FP32, 1, 1);
+        ck_assert_double_eq_tol(ours[1].forward_s, theirs[1].forward_s, 1e-12);
+        ck_assert_int_eq(leaders->kinds[k].memory_bytes, told->kinds[k].memory_bytes);
+    }
+    for (int i = 0; i < 4; i++)
+        ck_assert_int_eq(leaders->pools[muster.pool_of[i]].kind,
+                         told->pools[cluster.nodes[i].pool].kind);
+    muster_release(&muster);
     plan_cluster_release(&cluster);
 }
 END_TEST
@@ -151,8 +164,7 @@ suite_plan_live(void)
     TCase *tc = suite_case(suite, "swarms", 30);
     tcase_add_checked_fixture(tc, NULL, teardown);
     tcase_add_test(tc, a_live_swarm_is_a_cluster_that_is_planned_as_it_is);
-    tcase_add_test(
-        tc, members_that_differ_are_types_of_their_own_and_equals_take_the_slowest);
+    tcase_add_test(tc, members_are_of_the_types_that_the_leader_plans_with);
     tcase_add_test(tc, many_different_members_are_gathered_into_the_types_that_there_are);
     return suite;
 }
