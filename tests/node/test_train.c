@@ -509,6 +509,54 @@ START_TEST(a_run_that_diverges_says_so_and_applies_nothing_of_it)
 }
 END_TEST
 
+/* Node 1 is away while node 0, which lost all, does every step again, with a plan that adds in
+ * another order: the same step, other bits. */
+START_TEST(who_comes_back_with_a_step_that_was_done_again_takes_the_others)
+{
+    static const struct crew_plan both = {
+        .stages = 1, .pipelines = 2, .micro_batch = 2, .layers = {4}, .nodes = {0, 1}};
+    struct crew crew;
+    struct outcome first, again, after;
+    struct err err;
+    crew_open(&crew, 2);
+    crew.job.steps = 6;
+    crew_epoch(&crew, &both);
+    crew_until_done(&crew); /* both have it on disk, too */
+    keep_outcome(&crew, &first);
+
+    struct train *away = crew.nodes[1].train;
+    crew.nodes[1].train = NULL;
+    crew_kill(&crew, 0);
+    char path[PATH_BYTES_MAX];
+    ck_assert_int_eq(
+        file_remove_tree(path_join(path, crew.nodes[0].folder, "checkpoints"), &err), 0);
+    crew_start(&crew, 0);
+    crew_halt(&crew);
+    crew_epoch(&crew, &one_node);
+    ck_assert_int_eq(crew.recovery.base_step, 0);
+    crew_until_done(&crew);
+    keep_outcome(&crew, &again);
+    ck_assert_uint_eq(first.count, again.count);
+    ck_assert(memcmp(first.state, again.state, first.count * sizeof(float)) != 0);
+
+    crew.nodes[1].train = away;
+    crew.job.steps = 9;
+    crew_epoch(&crew, &both);
+    ck_assert_int_eq(crew.recovery.base_step, 6);
+    ck_assert_uint_eq(crew.recovery.lineage.epoch, 2);
+    crew_until_step(&crew, 9);
+    keep_outcome(&crew, &after);
+    size_t count;
+    float *replica = crew_state(&crew, 1, &count);
+    ck_assert(memcmp(replica, after.state, count * sizeof(float)) == 0);
+    crew_close(&crew);
+    free(replica);
+    free(first.state);
+    free(again.state);
+    free(after.state);
+}
+END_TEST
+
 START_TEST(what_is_dropped_is_gone)
 {
     struct crew crew;
@@ -639,6 +687,8 @@ suite_train(void)
     tcase_add_test(waits,
                    nothing_is_applied_on_old_knowledge_and_others_say_whom_they_wait_for);
     tcase_add_test(waits, a_run_that_diverges_says_so_and_applies_nothing_of_it);
+    tcase_add_test(waits,
+                   who_comes_back_with_a_step_that_was_done_again_takes_the_others);
     tcase_add_test(waits, what_is_dropped_is_gone);
     TCase *numbers = suite_case(suite, "numbers", 60);
     tcase_add_test(numbers, a_profile_is_measured_quickly_and_predicts_a_step);
