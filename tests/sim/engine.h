@@ -84,8 +84,9 @@ struct train {
     int stage, pipeline; /* -1: no part */
     bool sent, computed, done_due, stopped;
     int64_t began_us, waits_us, stall_us, compute_us;
-    uint64_t work;    /* so that timers of before are void */
-    int64_t gathered; /* step of the newest checkpoint that was written */
+    uint64_t work;      /* so that timers of before are void */
+    int64_t gathered;   /* step of the newest checkpoint that was written */
+    int64_t written_us; /* when all checkpoints that are on their way are written */
     struct copy parts[STAGES_MAX];
 };
 
@@ -112,8 +113,9 @@ void engine_every_second(struct event *event);
 void engine_data_path(const struct train *train, const struct id *data,
                       char path[PATH_BYTES_MAX]);
 void engine_look_at_disk(struct train *train);
-/* Of the copy's state, with all layers. */
-void engine_write_checkpoint(struct train *train, const struct copy *copy);
+/* Of the copy's state, which has all layers. */
+void engine_write_checkpoint(struct train *train, const struct id *job,
+                             const struct copy *copy);
 void engine_copy_remove(struct train *train, int at);
 void engine_copy_add(struct train *train, const struct copy *copy);
 void engine_copied(struct train *train, int64_t step);

@@ -76,19 +76,20 @@ engine_put_data(struct host *host, const struct id *data)
 }
 
 void
-engine_write_checkpoint(struct train *train, const struct copy *copy)
+engine_write_checkpoint(struct train *train, const struct id *job,
+                        const struct copy *copy)
 {
     char path[PATH_BYTES_MAX], folder[PATH_BYTES_MAX];
     struct checkpoint_file file;
     struct err err;
     memset(&file, 0, sizeof(file));
-    file.job = train->job;
+    file.job = *job;
     file.name = copy->name;
-    file.layers = engine_layers_of(train->epoch);
+    file.layers = copy->layers;
     file.chain = copy->chain;
     file.samples_hash = copy->samples_hash;
     key_hash(&file, offsetof(struct checkpoint_file, hash), &file.hash);
-    checkpoint_path(train, &train->job, path);
+    checkpoint_path(train, job, path);
     snprintf(folder, sizeof(folder), "%s/checkpoints", train->folder);
     if (file_make_folder(folder, &err) ||
         file_write(path, &file, sizeof(file), 0600, &err)) {

@@ -161,6 +161,39 @@ copy_due(const struct train_epoch *epoch, int64_t step)
            (epoch->recovery.copy_soon && step == epoch->recovery.base_step + 1);
 }
 
+/* A checkpoint on its way to the disk, which takes its time: the run is not over before. */
+struct writing {
+    struct id job;
+    uint64_t epoch;
+    struct copy copy;
+};
+
+/* One after the other. */
+static int64_t
+write_us(struct train *train)
+{
+    bool slow = rng_below(&train->host->rng, 4) == 0;
+    int64_t us = (int64_t)rng_below(&train->host->rng, slow ? 4 * SECOND : 200 * MS);
+    if (train->written_us < world.now_us)
+        train->written_us = world.now_us;
+    train->written_us += us + 1;
+    return train->written_us - world.now_us;
+}
+
+static void
+write_ends(struct event *event)
+{
+    struct train *train = here->train;
+    struct writing writing;
+    if (!train)
+        return;
+    memcpy(&writing, event->data, sizeof(writing));
+    engine_write_checkpoint(train, &writing.job, &writing.copy);
+    if (writing.epoch == train->newest.epoch)
+        train->gathered = writing.copy.name.step;
+    engine_look();
+}
+
 static void
 gathered(struct train *train, int stage, const struct copy *copy)
 {
@@ -169,8 +202,13 @@ gathered(struct train *train, int stage, const struct copy *copy)
     for (int s = 0; s < epoch->plan.stages_count; s++)
         if (!state_same(&train->parts[s].name, &copy->name))
             return;
-    engine_write_checkpoint(train, copy);
-    train->gathered = copy->name.step;
+    struct writing writing = {
+        .job = train->job, .epoch = train->newest.epoch, .copy = *copy};
+    writing.copy.first_layer = 0;
+    writing.copy.layers = engine_layers_of(epoch);
+    struct event *event = world_in(write_us(train), train->host, write_ends);
+    event->data = xmemdup(&writing, sizeof(writing));
+    event->len = sizeof(writing);
 }
 
 /* After a step, or at the end that a run begins with. */

@@ -111,6 +111,7 @@ begin(void)
     bool early = world_below(3) == 0; /* trouble from the start */
     world_run(early ? 300 * MS : 4 * SECOND);
     world.faults = faults;
+    story_redo();
     world_in(between(0, 2 * SECOND), NULL, strike);
 }
 
