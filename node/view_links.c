@@ -2,11 +2,14 @@
  * view_links.c - the planner's links between zones, from what the members measured: a
  * pure function of their signed records, as all of view.c.
  */
+#include "gossip/link.h"
 #include "node/view.h"
 #include "transport/base/alloc.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+_Static_assert((int)CLUSTER_LINK_POINTS == (int)LINK_CURVE_POINTS, "sizes of messages");
 
 enum {
     /* Links that nobody has measured yet, and nothing else tells of. */
@@ -56,6 +59,7 @@ struct gathered {
     int zones;
     struct numbers *rates, *trips; /* [from * zones + to] */
     struct numbers *up, *down;     /* to and from other zones */
+    struct numbers *points;        /* [(from * zones + to) * LINK_CURVE_POINTS + point] */
 };
 
 static void
@@ -82,6 +86,13 @@ gather(const struct view *view, const struct record *const *records,
             /* A plan rests on what the link carries four times out of five. */
             int64_t rate = rate_decode(link->low ? link->low : link->rate);
             add(&all->rates[from * all->zones + to], rate);
+            /* Of a size what it gets of the rate, as low. */
+            for (int point = 0; point < LINK_CURVE_POINTS; point++)
+                if (link->curve[point])
+                    add(&all->points[(from * all->zones + to) * LINK_CURVE_POINTS +
+                                     point],
+                        (int64_t)((double)rate_decode(link->curve[point]) *
+                                  ((double)rate / (double)rate_decode(link->rate))));
             if (from != to) {
                 add(&all->up[from], rate);
                 add(&all->down[to], rate);
@@ -102,18 +113,30 @@ last_mile(struct gathered *all, int from, int to)
     return up < down ? up : down;
 }
 
+static void
+fill_points(struct gathered *all, int pair, struct cluster_link *link)
+{
+    for (int point = 0; point < LINK_CURVE_POINTS; point++) {
+        int64_t rate = percentile(&all->points[pair * LINK_CURVE_POINTS + point], 50);
+        link->message_bytes[point] = link_curve_bytes[point];
+        link->message_bytes_per_s[point] = rate > 0 ? rate : 0;
+    }
+}
+
 void
 view_fill_links(const struct view *view, const struct record *const *records,
                 struct cluster *cluster)
 {
     int zones = cluster->zones_count;
     size_t pairs = (size_t)zones * (size_t)zones;
-    struct numbers *numbers = xcalloc(2 * pairs + 2 * (size_t)zones, sizeof(*numbers));
+    size_t lists = (2 + LINK_CURVE_POINTS) * pairs + 2 * (size_t)zones;
+    struct numbers *numbers = xcalloc(lists, sizeof(*numbers));
     struct gathered all = {.zones = zones,
                            .rates = numbers,
                            .trips = numbers + pairs,
                            .up = numbers + 2 * pairs,
-                           .down = numbers + 2 * pairs + zones};
+                           .down = numbers + 2 * pairs + zones,
+                           .points = numbers + 2 * pairs + 2 * (size_t)zones};
     gather(view, records, cluster, &all);
     for (int from = 0; from < zones; from++)
         for (int to = 0; to < zones; to++) {
@@ -129,8 +152,9 @@ view_fill_links(const struct view *view, const struct record *const *records,
             link->round_trip_us = trip >= 0 ? trip
                                   : near    ? UNKNOWN_NEAR_US
                                             : UNKNOWN_FAR_US;
+            fill_points(&all, from * zones + to, link);
         }
-    for (size_t i = 0; i < 2 * pairs + 2 * (size_t)zones; i++)
+    for (size_t i = 0; i < lists; i++)
         free(numbers[i].list);
     free(numbers);
 }

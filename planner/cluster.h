@@ -37,9 +37,13 @@ struct cluster_node {
 };
 
 /* One direction between two zones, or within one. */
+enum { CLUSTER_LINK_POINTS = 4 };
 struct cluster_link {
     int64_t bytes_per_s;
     int64_t round_trip_us;
+    /* What messages of some sizes get, ascending; 0 bytes a second: not measured. */
+    int64_t message_bytes[CLUSTER_LINK_POINTS];
+    int64_t message_bytes_per_s[CLUSTER_LINK_POINTS];
 };
 
 struct cluster {

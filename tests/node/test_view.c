@@ -234,6 +234,7 @@ START_TEST(a_plan_rests_on_the_low_rate_and_unmeasured_zones_on_the_last_mile)
         for (uint32_t k = 0; k < record->links_count; k++) {
             record->links[k].rate = rate_encode(80000000);
             record->links[k].low = rate_encode(40000000);
+            record->links[k].curve[1] = rate_encode(20000000);
         }
         if (record->zone[0] == 'b') /* into b nobody measured anything */
             record->links_count = 0;
@@ -243,6 +244,13 @@ START_TEST(a_plan_rests_on_the_low_rate_and_unmeasured_zones_on_the_last_mile)
     int64_t low = rate_decode(rate_encode(40000000));
     ck_assert_int_eq(cluster_link(&view->cluster, 1, 0)->bytes_per_s, low);
     ck_assert_int_eq(cluster_link(&view->cluster, 0, 0)->bytes_per_s, low);
+    /* What a size gets of the rate it is taken to get of the low one. */
+    const struct cluster_link *near = cluster_link(&view->cluster, 0, 0);
+    double half = (double)low / (double)rate_decode(rate_encode(80000000)) *
+                  (double)rate_decode(rate_encode(20000000));
+    ck_assert_int_eq(near->message_bytes[1], 1 << 20);
+    ck_assert_double_eq_tol((double)near->message_bytes_per_s[1], half, 1.0);
+    ck_assert_int_eq(near->message_bytes_per_s[0], 0);
     /* Nothing is known of what a sends or b takes. */
     ck_assert_int_eq(cluster_link(&view->cluster, 0, 1)->bytes_per_s, 10000000);
     ck_assert_int_eq(cluster_link(&view->cluster, 0, 1)->round_trip_us, 20000);

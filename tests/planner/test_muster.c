@@ -166,7 +166,8 @@ START_TEST(pipeline_hides_all_but_filling_and_draining)
     struct plan plan;
     world_cluster(&cluster, 1, (const int[]){2});
     world_request(&request, 4);
-    cluster.links[0] = (struct cluster_link){INT64_C(1000000000000), 0};
+    cluster.links[0] =
+        (struct cluster_link){.bytes_per_s = INT64_C(1000000000000), .round_trip_us = 0};
     two_stages(&plan, 1, 1, 32);
     struct estimate estimate = predict(&plan, &request, &cluster);
     /* The second stage is the slower: 32 turns of it, between them the first stage's only
@@ -188,8 +189,9 @@ START_TEST(pipelines_contend_for_the_link_between_zones)
     struct plan plan;
     world_cluster(&cluster, 2, (const int[]){2, 2});
     world_request(&request, 4);
-    cluster.links[1] = (struct cluster_link){100000, 0}; /* 164 ms an activation */
-    cluster.links[2] = (struct cluster_link){100000, 0};
+    cluster.links[1] = (struct cluster_link){
+        .bytes_per_s = 100000, .round_trip_us = 0}; /* 164 ms an activation */
+    cluster.links[2] = (struct cluster_link){.bytes_per_s = 100000, .round_trip_us = 0};
     cluster.links[0].round_trip_us = 0;
     cluster.links[3].round_trip_us = 0;
     request.sequences = 16;
@@ -250,6 +252,53 @@ START_TEST(cut_link_joins_nobody)
     two_stages(&plan, 1, 1, 32);
     ck_assert_int_eq(replayed(&plan, &request, &cluster, &estimate, &err), -1);
     ck_assert_ptr_nonnull(strstr(err.msg, "which have no link"));
+    cluster_release(&cluster);
+}
+END_TEST
+
+/* A link that small messages fill badly. */
+START_TEST(links_have_the_curve_that_was_measured_of_them)
+{
+    static const struct {
+        int64_t bytes, rate;
+    } points[] = {{65536, 20000000},
+                  {1 << 20, 60000000},
+                  {16 << 20, 90000000},
+                  {64 << 20, 100000000}};
+    struct cluster cluster;
+    struct plan_request request;
+    struct muster muster;
+    world_cluster(&cluster, 2, (const int[]){1, 1});
+    world_request(&request, 4);
+    struct cluster_link *far = &cluster.links[1];
+    far->bytes_per_s = 100000000;
+    for (int i = 0; i < 4; i++) {
+        far->message_bytes[i] = points[i].bytes;
+        far->message_bytes_per_s[i] = points[i].rate;
+    }
+    muster_init(&muster, &request, &cluster);
+    const struct fleet_curve *curve =
+        fleet_curve(muster.fleet, muster.pool_of[0], 0, muster.pool_of[1], 0);
+    for (int i = 0; i < 4; i++) {
+        double bytes = (double)points[i].bytes;
+        double rate = bytes / (fleet_send_s(curve, bytes) - curve->delay_s);
+        ck_assert(rate > 0.95 * (double)points[i].rate);
+        ck_assert(rate < 1.05 * (double)points[i].rate);
+    }
+    /* Below what was measured as at its edge. */
+    ck_assert(fleet_send_s(curve, 1000.0) - curve->delay_s < 1000.0 / 19e6);
+    muster_release(&muster);
+
+    /* Two sizes are no curve, and nonsense is none either. */
+    for (int nonsense = 0; nonsense < 2; nonsense++) {
+        far->message_bytes_per_s[0] = nonsense ? 1 : 0;
+        far->message_bytes_per_s[1] = nonsense ? INT64_C(900000000000) : 0;
+        far->message_bytes_per_s[2] = nonsense ? 1 : 90000000;
+        muster_init(&muster, &request, &cluster);
+        curve = fleet_curve(muster.fleet, muster.pool_of[0], 0, muster.pool_of[1], 0);
+        ck_assert(curve->c2 == 0.0 && curve->c1 == 0.0 && curve->c0 == 0.1);
+        muster_release(&muster);
+    }
     cluster_release(&cluster);
 }
 END_TEST
@@ -353,6 +402,7 @@ suite_muster(void)
     tcase_add_test(tests, pipelines_contend_for_the_link_between_zones);
     tcase_add_test(tests, slower_link_or_node_never_makes_a_step_faster);
     tcase_add_test(tests, cut_link_joins_nobody);
+    tcase_add_test(tests, links_have_the_curve_that_was_measured_of_them);
     TCase *nodes = suite_case(suite, "nodes", 20);
     tcase_add_test(nodes, who_measured_nothing_or_is_gone_is_in_no_pool);
     tcase_add_test(nodes, members_are_one_kind_when_they_are_alike_or_too_many);

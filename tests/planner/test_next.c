@@ -259,7 +259,8 @@ START_TEST(zones_join_when_their_link_is_wide)
     world_cluster(&cluster, 2, (const int[]){2, 2});
     world_request(&request, 8);
     for (int link = 0; link < 4; link++)
-        cluster.links[link] = (struct cluster_link){INT64_C(10000000000), 20};
+        cluster.links[link] = (struct cluster_link){.bytes_per_s = INT64_C(10000000000),
+                                                    .round_trip_us = 20};
     must_find(&request, &cluster, &answer);
     ck_assert(answer.plan.stages_count * answer.plan.pipelines_count == 4);
     cluster_release(&cluster);

@@ -44,8 +44,10 @@ world_cluster(struct cluster *cluster, int zones_count, const int *nodes_of_zone
     for (int from = 0; from < zones_count; from++)
         for (int to = 0; to < zones_count; to++)
             cluster->links[from * zones_count + to] =
-                from == to ? (struct cluster_link){1000000000, 200}
-                           : (struct cluster_link){12500000, 40000};
+                from == to ? (struct cluster_link){.bytes_per_s = 1000000000,
+                                                   .round_trip_us = 200}
+                           : (struct cluster_link){.bytes_per_s = 12500000,
+                                                   .round_trip_us = 40000};
 }
 
 void
