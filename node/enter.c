@@ -21,6 +21,7 @@
 enum {
     CATCH_UP_MS = 10000,
     DENIED_MS = 3000,
+    UNFOUND_MS = 3000,
     JOIN_SAY_MS = 30000,
     NEXT_SEED_MS = 3000 /* an invite names several */
 };
@@ -179,6 +180,9 @@ take_answer(struct node *node, const void *body, size_t len, struct err *err)
     if (!id_equal(speaks_of, &swarm))
         return err_set(err, ERR_WIRE,
                        "the seed's answer names one swarm and its decree another");
+    node->found = true;
+    if (!node->asks_again)
+        seeds_remember(node);
     if (!node->entered) {
         node->swarm = swarm;
         char path[PATH_BYTES_MAX];
@@ -325,19 +329,44 @@ enter_tick(struct node *node, int64_t now)
         say_join_result(node, now);
 }
 
-/* Ask it as a joiner would: it lets us in, and tells us the newest decree. */
-static bool
-ask_as_joiner(struct node *node, const struct record *of, const char *why)
+/* Ask there as a joiner would: it lets us in, and tells us the newest decree. */
+static void
+ask_again(struct node *node, const struct address *at, const char *name, const char *why)
 {
     struct err err;
-    if (id_equal(&of->id, &node->id) || address_parse(of->address, &node->seed, &err))
-        return false;
+    node->seed = *at;
     join_client_close(node->join_client);
     node->join_client = NULL;
     node->asks_again = true;
-    log_warn("node", "%s; asking %s as a joiner", why, of->name);
+    log_warn("node", "%s; asking %s as a joiner", why, name);
     if (start_joining(node, &err))
         log_warn("node", "could not ask reason=\"%s\"", err.msg);
+}
+
+static bool
+ask_as_joiner(struct node *node, const struct record *of, const char *why)
+{
+    struct address at;
+    struct err err;
+    if (id_equal(&of->id, &node->id) || address_parse(of->address, &at, &err))
+        return false;
+    ask_again(node, &at, of->name, why);
+    return true;
+}
+
+/* It came back and met nobody of its swarm: where it joined they may know more. */
+static bool
+ask_where_joined(struct node *node, int64_t now)
+{
+    const struct address *at = NULL;
+    char text[ADDRESS_BYTES_MAX + 8];
+    if (!seeds_found(node) && now - node->entered_ms >= UNFOUND_MS)
+        at = seeds_next(node);
+    if (!at)
+        return false;
+    node->caught_up_ms = now;
+    address_text(at, text);
+    ask_again(node, at, text, "this node has not found its swarm again");
     return true;
 }
 
@@ -362,7 +391,7 @@ ask_who_denies(struct node *node, int64_t now)
 void
 enter_catch_up(struct node *node, int64_t now)
 {
-    if (now - node->caught_up_ms < CATCH_UP_MS)
+    if (now - node->caught_up_ms < CATCH_UP_MS || ask_where_joined(node, now))
         return;
     if (!agree_behind(node->agree, now)) {
         ask_who_denies(node, now);
@@ -458,6 +487,7 @@ come_back(struct node *node, struct buf *saved, struct err *err)
             "the agreement's state in \"%s\" cannot be used; move agree.state away and "
             "join again with --join",
             node->config.data);
+    seeds_recall(node);
     if (seed_open(node, err) || enter_swarm(node, err))
         return -1;
     const struct decree *decree = agree_decree(node->agree);

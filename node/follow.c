@@ -386,6 +386,7 @@ follow_committed(struct node *node, const struct effect *effect)
         node->member_since_ms = clock_ms();
     node->wake_mask = 0;
     set_watched(node);
+    node->found = node->found || !recalled;
     if (!recalled)
         control_committed(node); /* before the events: who follows from here has them */
     log_epoch(node, effect->term);

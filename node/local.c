@@ -145,6 +145,7 @@ ours(const char *name)
                                         "agree.state",
                                         "members.state",
                                         "machine.state",
+                                        "seeds.state",
                                         "invites.state",
                                         (STATUS_SECRET_FILE ".next"),
                                         STATUS_EVENTS_FILE,

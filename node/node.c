@@ -262,6 +262,7 @@ on_peer(void *arg, const struct id *peer, enum mesh_event event)
     case MESH_UP:
         if (id_equal(peer, &node->denied_by))
             node->denied_ms = 0;
+        node->found = node->found || decree_member(&node->decree, peer);
         watch_up(node->watch, now, peer);
         excluded_heard(node->lead.excluded, peer);
         gossip_met(node->gossip, now, peer, &node->effects);

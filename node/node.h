@@ -7,6 +7,7 @@
  *     local.c    what is kept in the data folder
  *     enter.c    first contact: founding, joining, coming back
  *     seed.c     its other side: who is let in
+ *     seeds.c    where it joined, for a start that knows nobody
  *     twins.c    two processes with one identity
  *     lead.c     what a leader does: reasons for a new epoch, freeze, collect reports,
  *                propose
@@ -149,7 +150,10 @@ struct node {
         int64_t since_ms;
     } let_in[LET_IN_MAX]; /* joiners whose record is still to come */
     int let_in_count;
-    int seed_at; /* of an invite's */
+    int seed_at;                            /* of an invite's, or of those remembered */
+    struct address seeds[INVITE_SEEDS_MAX]; /* where it joined (seeds.c) */
+    int seeds_count;
+    bool found; /* it founded, joined, or met a member of the decree that it knew */
     int64_t seed_ms;
     struct address
         seed; /* whom it asks: the configured one, or a member to catch up by */
@@ -266,6 +270,14 @@ void seed_tick(struct node *node, int64_t now); /* who was let in and never spok
 /* What a joiner signs: nobody asks in another's name. */
 void seed_join_words(const struct id *swarm, const struct id *id, const char *address,
                      struct buf *out);
+
+/* ---- seeds.c ---- */
+/* The seeds of this start, if it has any, into the folder; those of an earlier start. */
+void seeds_remember(struct node *node);
+void seeds_recall(struct node *node);
+/* Has it found its swarm, or is it the whole of it by decree? Else it lets nobody in. */
+bool seeds_found(const struct node *node);
+const struct address *seeds_next(struct node *node); /* in turn; NULL: none is known */
 
 /* ---- twins.c ---- */
 /* Is this the machine that the folder was used on? `made`: the identity is new. */

@@ -115,6 +115,10 @@ check_request(const struct node *node, const struct join_caller *caller,
     if (!node->entered)
         return err_set(err, ERR_USAGE,
                        "this node is itself still joining; name another seed");
+    if (!seeds_found(node))
+        return err_set(err, ERR_USAGE,
+                       "this node has come back and has not found its swarm yet; name "
+                       "another seed");
     if (!id_empty(&request->swarm) && !id_equal(&request->swarm, &node->swarm))
         return err_set(err, ERR_USAGE,
                        "this is swarm %s, but the joiner's data folder belongs to swarm "
