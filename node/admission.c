@@ -5,6 +5,7 @@
 #include "transport/base/clock.h"
 #include "transport/base/file.h"
 #include "transport/base/log.h"
+#include "transport/base/mutant.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -586,7 +587,7 @@ cut(struct node *node, int64_t now)
     struct admission *admission = node->admission;
     size_t kept = 0;
     for (size_t i = 0; i < admission->cuts_count; i++) {
-        if (now >= admission->cuts[i].at_ms) {
+        if (now >= admission->cuts[i].at_ms && !MUTANT(cut)) {
             mesh_forget(node->mesh, &admission->cuts[i].id);
             bulk_cut(node->bulk, &admission->cuts[i].id);
             admission->cuts[i].at_ms = now + CUT_AGAIN_MS;

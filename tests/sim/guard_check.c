@@ -8,6 +8,7 @@
  *     the old secret makes nobody a member after the decision
  *     an invite has no more users than uses, and who came without a vote has none
  *     with a list, a new member is on it
+ *     who comes back knowing nobody finds its swarm where it joined, in 16 s
  *     after a recovery the old generation decides nothing from 3 s after its nodes could
  *         meet the new one's; and they say that they are fenced
  */
@@ -18,7 +19,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GENERATIONS = 4, CALM_US = 3 * SECOND, MET_US = 3 * SECOND };
+enum {
+    GENERATIONS = 4,
+    CALM_US = 3 * SECOND,
+    MET_US = 3 * SECOND,
+    FOUND_US = 16 * SECOND
+};
 
 static struct {
     uint32_t evicted_count[GENERATIONS]; /* of the newest decree */
@@ -196,11 +202,27 @@ look_at_host(const struct host *host, const struct host *outcast, bool calm)
                      open > 0 ? "is connected with it" : "does not know of it");
 }
 
+/* Where it joined a member answers, and nothing is in the way. */
+static void
+look_at_island(void)
+{
+    const struct host *host = &world.hosts[guard.first_extra], *at = &world.hosts[0];
+    bool could = world.healed && guard_alone(host) && host->node && host_up(host) &&
+                 host_up(at) && world.now_us - host->started_us > FOUND_US &&
+                 world.now_us - at->started_us > FOUND_US &&
+                 world.now_us - seen.healed_us > FOUND_US;
+    if (could && !seeds_found(host->node))
+        world_breach("%s does not find its swarm again in %d s", host->address,
+                     FOUND_US / SECOND);
+}
+
 void
 guard_look(void)
 {
     if (world.healed && !seen.healed_us)
         seen.healed_us = world.now_us;
+    if (guard.kind == GUARD_ISLAND)
+        look_at_island();
     if (guard.kind != GUARD_EVICT || guard.subject < 0)
         return;
     bool calm = seen.healed_us && seen.decided_us > seen.healed_us + CALM_US &&

@@ -101,6 +101,7 @@ begin(void)
     must(world.hosts[0].node);
     world.hosts[0].starts_us = 1;
     world_run(500 * MS);
+    guard_founded();
     for (int i = 1; i < world.hosts_count; i++)
         world_in(world_below(5) == 0 ? between(0, 15 * SECOND) : between(0, 2 * SECOND),
                  NULL, come_in)

@@ -227,6 +227,63 @@ look_at_lost(void)
     }
 }
 
+/* ---- an island ---- */
+
+void
+exile_found(void)
+{
+    guard.first_extra = world.hosts_count;
+    guard.extra = 2;
+    struct host *host = exile_host(guard.first_extra);
+    exile_host(guard.first_extra + 1);
+    give(host, &world.hosts[0]);
+    host_start(host, world.hosts[0].address);
+    for (int i = 0; i < 100 && host->node && !host->node->entered; i++)
+        world_run(10 * MS);
+    if (host->node && host->node->entered && host->node->decree.epoch == 1)
+        guard.done = true; /* it knows the founding decree, and has saved no address */
+    host_crash(host);
+}
+
+bool
+guard_alone(const struct host *host)
+{
+    const struct host *founder = &world.hosts[0];
+    return guard.kind == GUARD_ISLAND && guard.done && host->index == guard.first_extra &&
+           founder->node && founder->node->entered && founder->node->member;
+}
+
+/* First it reaches nobody, and another one wants to join by it. */
+static void
+look_at_island(void)
+{
+    struct host *host = &world.hosts[guard.first_extra];
+    struct host *other = &world.hosts[guard.first_extra + 1];
+    if (world.now_us < guard.due_us)
+        return;
+    if (guard.met_us == 0) {
+        guard.met_us = world.now_us + 6 * SECOND;
+        trouble_part(UINT64_C(3) << guard.first_extra, 6 * SECOND);
+        host->outcast = false;
+        host->restart_us = world.now_us + 1;
+        return;
+    }
+    if (!other->outcast)
+        return;
+    const struct host *at = world.now_us < guard.met_us ? host : seed();
+    if (!other->node && at && at->node && guard_below(5) == 0) {
+        give(other, &world.hosts[0]);
+        host_start(other, at->address);
+    }
+    if (!other->node || !other->node->entered)
+        return;
+    if (world.now_us < guard.met_us && guard.done && host->node &&
+        !seeds_found(host->node))
+        world_breach("%s has found nobody, and lets in %s", host->address,
+                     other->address);
+    other->outcast = false;
+}
+
 void
 exile_look(void)
 {
@@ -242,6 +299,9 @@ exile_look(void)
         break;
     case GUARD_RECOVER:
         look_at_lost();
+        break;
+    case GUARD_ISLAND:
+        look_at_island();
         break;
     default:
         break;

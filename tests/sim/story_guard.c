@@ -235,6 +235,8 @@ so_far_done(void)
         return guard.done;
     case GUARD_LIST:
         return guard.calm && (!policy || policy->mode == POLICY_SECRET);
+    case GUARD_ISLAND:
+        return true; /* nobody asks for anything */
     default:
         return guard.done && guard.back_us;
     }
@@ -261,11 +263,19 @@ guard_tick(struct event *event)
 }
 
 void
+guard_founded(void)
+{
+    if (guard.kind == GUARD_ISLAND)
+        exile_found();
+}
+
+void
 guard_begin(void)
 {
     if (guard.kind == GUARD_NONE)
         return;
-    guard.first_extra = world.hosts_count;
+    if (guard.extra == 0)
+        guard.first_extra = world.hosts_count;
     guard.due_us = world.now_us + (int64_t)guard_below(8 * SECOND);
     world_in(0, NULL, guard_tick);
 }

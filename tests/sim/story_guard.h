@@ -21,6 +21,7 @@ enum guard_kind {
     GUARD_INVITE,  /* more come by an invite than it is for */
     GUARD_LIST,    /* only who is allowed joins */
     GUARD_RECOVER, /* a majority is lost, and comes back after the recovery */
+    GUARD_ISLAND,  /* one ends right after it joined, and comes back knowing nobody */
     GUARD_KINDS
 };
 
@@ -51,7 +52,10 @@ extern struct guard guard;
 /* Is this one of the seeds? Before the hosts are made: draws nothing of the world's. */
 void guard_open(uint64_t seed);
 void guard_close(void);
-void guard_begin(void); /* the swarm has formed */
+void guard_founded(void); /* its first node is alone still */
+void guard_begin(void);   /* the swarm has formed */
+/* It is to find its swarm by itself: nobody helps it. */
+bool guard_alone(const struct host *host);
 void guard_heal(void);  /* everything else is healed */
 bool guard_holds(void); /* a majority is lost now: nobody else may be */
 /* Not settled yet, as far as this story goes: why. NULL: it is. */
@@ -69,6 +73,7 @@ void guard_look(void); /* every GUARD_LOOK_US */
 /* ---- story_exile.c ---- */
 
 void exile_look(void);
+void exile_found(void); /* GUARD_ISLAND: it joins and ends */
 /* It was let in and was never a member when the secret was replaced: its log says that it
  * has another one, and whoever looks after it gives it the new one. */
 bool guard_outdated(const struct host *host);

@@ -459,7 +459,7 @@ static bool
 waits_in_vain(const struct host *host)
 {
     const struct node *node = host->node;
-    if (!node || world.now_us - host->started_us < 8 * SECOND)
+    if (!node || world.now_us - host->started_us < 8 * SECOND || guard_alone(host))
         return false;
     bool knows = false; /* an address of anybody who votes */
     for (uint32_t v = 0; node->entered && v < node->decree.voters_count; v++)

@@ -30,7 +30,11 @@
     X(denied, "who is denied by a member asks nobody")                                   \
     X(stale, "data of an older epoch is taken in")                                       \
     X(early, "a step is applied before all norms are there")                             \
-    X(samples, "a pipeline counts its neighbour's samples")
+    X(samples, "a pipeline counts its neighbour's samples")                              \
+    X(cut, "connections with who is evicted stay open")                                  \
+    X(allowed, "the list of who is allowed is passed over")                              \
+    X(uses, "an invite has one use more than it is for")                                 \
+    X(island, "who found nobody lets others in")
 
 enum mutant {
 #define MUTANT_ENUM(name, text) MUTANT_##name,
