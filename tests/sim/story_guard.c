@@ -295,13 +295,24 @@ guard_holds(void)
     return guard.kind == GUARD_RECOVER && guard.lost && !so_far_done();
 }
 
+/* Is there somebody who could ask for the eviction? */
+static bool
+others(void)
+{
+    for (int i = 0; i < world.hosts_count; i++)
+        if (i != guard.subject && !world.hosts[i].banned && !world.hosts[i].outcast)
+            return true;
+    return false;
+}
+
 const char *
 guard_waits(void)
 {
     switch (guard.kind) {
     case GUARD_EVICT:
-        return guard.subject >= 0 && !guard.done ? "the evicted one is in it still"
-                                                 : NULL;
+        return guard.subject >= 0 && !guard.done && others()
+                   ? "the evicted one is in it still"
+                   : NULL;
     case GUARD_LIST:
         return so_far_done() ? NULL : "the list of who is allowed stays";
     case GUARD_RECOVER:
