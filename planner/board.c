@@ -1,4 +1,5 @@
 #include "planner/board.h"
+#include "planner/memory.h"
 #include "planner/published.h"
 #include "transport/base/alloc.h"
 #include "transport/base/must.h"
@@ -295,30 +296,32 @@ board_bytes(const struct board *board, const struct setting *setting,
         board->parameters[option->slot][end] - board->parameters[option->slot][first];
     int64_t kept =
         board->kept_bytes[option->slot][end] - board->kept_bytes[option->slot][first];
-    int64_t slots = (int64_t)in_flight * setting->micro_batch;
     if (board->published)
-        return PUBLISHED_BYTES_PER_PARAMETER * parameters + slots * kept +
+        return PUBLISHED_BYTES_PER_PARAMETER * parameters +
+               (int64_t)in_flight * setting->micro_batch * kept +
                (option->tp == 1 ? PUBLISHED_OVERHEAD_BYTES : PUBLISHED_OVERHEAD_TP_BYTES);
-    bool bf16 = setting->precision == PRECISION_BF16;
-    int64_t optimizer = (bf16 ? 12 : 8) * parameters;
-    if (setting->shard_optimizer)
-        optimizer = (optimizer + width - 1) / width;
-    int64_t activations = slots * kept;
-    if (setting->recompute == RECOMPUTE_LAYERS)
-        activations = slots * (board->input_bytes[end] - board->input_bytes[first]) +
-                      setting->micro_batch * board->largest_kept_bytes[option->slot];
-    if (bf16)
-        activations /= 2;
-    int64_t boundary = 0;
+    struct run_sizes run = {
+        .parameters = parameters,
+        .kept_bytes = kept,
+        .input_bytes = board->input_bytes[end] - board->input_bytes[first],
+        .largest_bytes = board->largest_kept_bytes[option->slot],
+    };
     if (first > 0)
-        boundary += board->sizes[board->size_of_layer[first - 1]];
+        run.boundary_bytes += board->sizes[board->size_of_layer[first - 1]];
     if (end < board->layers)
-        boundary += board->sizes[board->size_of_layer[end - 1]];
-    int64_t gradients = (bf16 ? 2 : 4) * parameters;
-    double bucket = board->request->framework.bucket_bytes;
-    int64_t buckets = bucket < (double)gradients ? (int64_t)bucket : gradients;
-    return 2 * gradients + optimizer + activations + 2 * boundary * slots +
-           (width > 1 ? buckets : 0);
+        run.boundary_bytes += board->sizes[board->size_of_layer[end - 1]];
+    struct run_terms terms = {
+        .precision = setting->precision,
+        .recompute = setting->recompute,
+        .shard_optimizer = setting->shard_optimizer,
+        .micro_batch = setting->micro_batch,
+        .width = width,
+        .tp = option->tp,
+        .in_flight = in_flight,
+    };
+    struct memory_parts parts;
+    memory_of_run(&run, &terms, &board->request->framework, &parts);
+    return parts.total;
 }
 
 double

@@ -1,4 +1,5 @@
 #include "planner/replay.h"
+#include "planner/memory.h"
 #include "planner/schedule.h"
 #include "transport/base/alloc.h"
 #include "transport/base/must.h"
@@ -99,67 +100,38 @@ replay_memory(const struct fleet_plan *plan, const struct fleet_request *request
               struct memory_parts *out)
 {
     const struct replica *replica = fleet_plan_replica(plan, stage, pipeline);
+    out->room = fleet->kinds[fleet->pools[replica->pool].kind].memory_bytes;
     if (fleet->table.engine) {
-        out->room = fleet->kinds[fleet->pools[replica->pool].kind].memory_bytes;
         engine_memory(plan, fleet, stage, out);
         return;
     }
     const struct layer_size *sizes = fleet->table.sizes[tp_slot(replica->tp)];
     const struct layer_size *whole = fleet->table.sizes[0];
-    int64_t parameters = 0;
-    int64_t kept = 0;
-    int64_t inputs = 0;
-    int64_t largest = 0;
-    for (int l = plan->first_layer[stage];
-         l < plan->first_layer[stage] + plan->layers[stage]; l++) {
-        parameters += sizes[l].parameters;
-        kept += sizes[l].kept_bytes;
-        inputs += l > 0 ? whole[l - 1].output_bytes : 0;
-        if (sizes[l].kept_bytes > largest)
-            largest = sizes[l].kept_bytes;
+    int first = plan->first_layer[stage];
+    int end = first + plan->layers[stage];
+    struct run_sizes run = {0};
+    for (int l = first; l < end; l++) {
+        run.parameters += sizes[l].parameters;
+        run.kept_bytes += sizes[l].kept_bytes;
+        run.input_bytes += l > 0 ? whole[l - 1].output_bytes : 0;
+        if (sizes[l].kept_bytes > run.largest_bytes)
+            run.largest_bytes = sizes[l].kept_bytes;
     }
-    int in_flight =
-        schedule_in_flight(plan->stages_count, stage, plan->micro_batches[pipeline]);
-    bool bf16 = plan->precision == PRECISION_BF16;
-    /* fp32: weights, gradients, two moments. bf16: both at 2 bytes, and a master copy of
-     * the weights beside the moments. */
-    int64_t optimizer = (bf16 ? 12 : 8) * parameters;
-    if (plan->shard_optimizer)
-        optimizer = (optimizer + plan->width - 1) / plan->width;
-    int64_t activations = in_flight * kept;
-    if (plan->recompute == RECOMPUTE_LAYERS)
-        activations = in_flight * inputs + largest;
-    activations *= plan->micro_batch;
-    if (bf16)
-        activations /= 2;
-    int64_t boundary = 0;
     if (stage > 0)
-        boundary += whole[plan->first_layer[stage] - 1].output_bytes;
+        run.boundary_bytes += whole[first - 1].output_bytes;
     if (stage + 1 < plan->stages_count)
-        boundary +=
-            whole[plan->first_layer[stage] + plan->layers[stage] - 1].output_bytes;
-    double bucket = request->framework.bucket_bytes;
-    int64_t gradients = (bf16 ? 2 : 4) * parameters;
-    int64_t buckets = bucket < (double)gradients ? (int64_t)bucket : gradients;
-    *out = (struct memory_parts){
-        .weights = (bf16 ? 2 : 4) * parameters,
-        .gradients = gradients,
-        .optimizer = optimizer,
-        .activations = activations,
-        .workspace = 2 * boundary * plan->micro_batch * in_flight +
-                     (plan->width > 1 ? buckets : 0),
-        .room = fleet->kinds[fleet->pools[replica->pool].kind].memory_bytes,
+        run.boundary_bytes += whole[end - 1].output_bytes;
+    struct run_terms terms = {
+        .precision = plan->precision,
+        .recompute = plan->recompute,
+        .shard_optimizer = plan->shard_optimizer,
+        .micro_batch = plan->micro_batch,
+        .width = plan->width,
+        .tp = replica->tp,
+        .in_flight =
+            schedule_in_flight(plan->stages_count, stage, plan->micro_batches[pipeline]),
     };
-    const struct framework *framework = &request->framework;
-    out->workspace +=
-        (int64_t)framework->extra_bytes_per_parameter * parameters +
-        largest * plan->micro_batch * framework->working_layers +
-        (replica->tp > 1 ? framework->fixed_tp_bytes : framework->fixed_bytes);
-    if (framework->bucket_buffers > 0)
-        out->workspace += (int64_t)(framework->bucket_buffers * bucket) -
-                          (plan->width > 1 ? buckets : 0);
-    out->total = out->weights + out->gradients + out->optimizer + out->activations +
-                 out->workspace;
+    memory_of_run(&run, &terms, &request->framework, out);
 }
 
 /* ---- events ---- */
