@@ -328,8 +328,8 @@ check_manifest(const char *folder, bool hashed, struct err *err)
 
 /* Of the checkpoints up to `step`, which is whole, the newest `keep` whole ones stay.
  * Newer ones are what a run that fell back has not reached again. */
-static void
-remove_old(const char *folder, int64_t step, int keep)
+void
+checkpoint_remove_old(const char *folder, int64_t step, int keep)
 {
     struct listed *list = xcalloc(STEPS_MAX, sizeof(*list));
     size_t count = keep > 0 ? list_steps(folder, false, list) : 0;
@@ -401,30 +401,58 @@ put_in_place(const char *temporary, const char *path, struct err *err)
     return 0;
 }
 
-int
-checkpoint_write(const char *folder, const struct checkpoint_info *info,
-                 const struct checkpoint_state *state, int keep, char *path,
-                 struct err *err)
+static void
+names_of(const char *folder, int64_t step, char path[PATH_BYTES_MAX],
+         char temporary[PATH_BYTES_MAX])
 {
-    char name[32], hidden[48], temporary[PATH_BYTES_MAX];
-    step_name(info->step, name);
+    char name[32], hidden[48];
+    step_name(step, name);
     snprintf(hidden, sizeof(hidden), ".%s.new", name);
     path_join(path, folder, name);
     path_join(temporary, folder, hidden);
+}
+
+int
+checkpoint_write_aside(const char *folder, const struct checkpoint_info *info,
+                       const struct checkpoint_state *state, struct err *err)
+{
+    char path[PATH_BYTES_MAX], temporary[PATH_BYTES_MAX];
+    names_of(folder, info->step, path, temporary);
     if (file_make_folder(folder, err))
         return -1;
     remove_unfinished(folder);
     if (file_make_folder(temporary, err) || write_config(temporary, &info->shape, err) ||
         write_tensors(temporary, &info->shape, state, err) ||
-        write_trainer(temporary, info, err) || write_manifest(temporary, err) ||
-        put_in_place(temporary, path, err)) {
+        write_trainer(temporary, info, err) || write_manifest(temporary, err)) {
         struct err ignored;
         file_remove_tree(temporary, &ignored);
         return -1;
     }
-    if (file_sync_folder(folder, err))
+    return 0;
+}
+
+int
+checkpoint_place(const char *folder, int64_t step, char *path, struct err *err)
+{
+    char temporary[PATH_BYTES_MAX];
+    names_of(folder, step, path, temporary);
+    if (put_in_place(temporary, path, err)) {
+        struct err ignored;
+        file_remove_tree(temporary, &ignored);
         return -1;
-    remove_old(folder, info->step, keep);
+    }
+    return file_sync_folder(folder, err);
+}
+
+int
+checkpoint_write(const char *folder, const struct checkpoint_info *info,
+                 const struct checkpoint_state *state, int keep, char *path,
+                 struct err *err)
+{
+    if (checkpoint_write_aside(folder, info, state, err) ||
+        checkpoint_place(folder, info->step, path, err))
+        return -1;
+    checkpoint_remove_old(folder, info->step, keep);
     return 0;
 }
 

@@ -53,6 +53,14 @@ int checkpoint_write(const char *folder, const struct checkpoint_info *info,
                      const struct checkpoint_state *state, int keep, char *path,
                      struct err *err);
 
+/* The same in three parts, for whom the ones that are there must not change before its time:
+ * written beside them; put in its place, in that of an older one of the step; older ones
+ * removed. */
+int checkpoint_write_aside(const char *folder, const struct checkpoint_info *info,
+                           const struct checkpoint_state *state, struct err *err);
+int checkpoint_place(const char *folder, int64_t step, char *path, struct err *err);
+void checkpoint_remove_old(const char *folder, int64_t step, int keep);
+
 /* Open a whole checkpoint and verify its manifest (sizes and hashes). ERR_CORRUPT names
  * the file and what is wrong. */
 struct checkpoint;

@@ -246,23 +246,28 @@ flow_writer(void *arg)
             free(job);
             return NULL;
         }
-        const struct checkpoint_state state = {
-            .tensors = {job->tensors[0], job->tensors[1], job->tensors[2]}};
-        char path[PATH_BYTES_MAX];
-        job->failed =
-            checkpoint_write(job->folder, &job->info, &state, job->keep, path, &job->err);
-        free(job->path);
-        job->path = job->failed ? NULL : xstrdup(path);
+        if (job->placed) {
+            checkpoint_remove_old(job->folder, job->info.step, job->keep);
+        } else {
+            const struct checkpoint_state state = {
+                .tensors = {job->tensors[0], job->tensors[1], job->tensors[2]}};
+            job->failed =
+                checkpoint_write_aside(job->folder, &job->info, &state, &job->err);
+            free(job->path);
+            job->path = xcalloc(1, PATH_BYTES_MAX); /* the engine allocates nothing */
+        }
         must(mailbox_put(train->from_writer, &job));
     }
 }
 
-static void
-take_written(struct train *train, struct write_job *job)
+/* False: it was not written. */
+static bool
+place_written(struct train *train, struct write_job *job)
 {
-    if (job->failed) {
+    if (job->failed ||
+        checkpoint_place(job->folder, job->info.step, job->path, &job->err)) {
         train_fail(train, "checkpoint", &job->err);
-        return;
+        return false;
     }
     if (id_equal(&job->info.job, &train->expected)) {
         train->disk = (struct state_name){job->info.step, job->info.lineage};
@@ -274,14 +279,20 @@ take_written(struct train *train, struct write_job *job)
         .kind = REPORT_CHECKPOINT, .step = job->info.step, .path = job->path};
     job->path = NULL;
     train_report(train, &report);
+    return true;
 }
 
 void
 flow_written(struct train *train)
 {
     struct write_job *job = NULL;
-    while (mailbox_take(train->from_writer, &job)) {
-        take_written(train, job);
+    while (!train->disk_fixed && mailbox_take(train->from_writer, &job)) {
+        if (!job->placed && place_written(train, job) && !atomic_load(&train->stopping)) {
+            job->placed = true;
+            if (mailbox_put(train->to_writer, &job))
+                continue;
+        }
+        job->placed = false;
         if (job == train->gather.job)
             train->gather.state = GATHER_FREE;
         else

@@ -62,7 +62,8 @@ train_listen(struct train *train, struct err *err)
     struct order order;
     while (!train->has_order && mailbox_take(train->orders, &order)) {
         if (order.kind == ORDER_COPIED) {
-            held_copied(train, order.step);
+            if (train->epoch) /* what was reported stays until the next one begins */
+                held_copied(train, order.step);
         } else if (order.kind == ORDER_EXPECT) {
             train->expect_due |= !id_equal(&order.job, &train->expected) ||
                                  !id_equal(&order.data, &train->data_expected);
@@ -190,6 +191,7 @@ say_halted(struct train *train)
                                   .step = train->applied,
                                   .progress = xcalloc(1, sizeof(*report.progress))};
     snapshot_holdings(train, report.progress);
+    train->disk_fixed = true;
     train_report(train, &report);
 }
 
@@ -198,6 +200,7 @@ drop(struct train *train)
 {
     end_if_begun(train);
     job_drop(train);
+    train->disk_fixed = false;
     memset(&train->expected, 0, sizeof(train->expected));
     memset(&train->data_expected, 0, sizeof(train->data_expected));
     train->disk.step = -1;
@@ -323,6 +326,7 @@ stop_writer(struct train *train)
     while (!mailbox_put(train->to_writer, &quit))
         clock_sleep_ms(1);
     pthread_join(train->writer, NULL);
+    train->disk_fixed = false;
     flow_written(train);
 }
 

@@ -217,6 +217,7 @@ epoch_begin(struct train *train, struct err *err)
         train->live = false; /* until all has come */
     if (transfer_all(train, err))
         return -1;
+    train->disk_fixed = false;
     train->live = train->stage != NULL;
     train->computing = train->live && epoch->recovery.base_step < epoch->job.steps;
     train->computed = false;

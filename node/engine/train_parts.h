@@ -69,10 +69,11 @@ struct inbound {
     struct held *buffers[2]; /* when it keeps */
 };
 
-/* A checkpoint that is gathered, written by the writer's thread, and given back with its
- * answer. */
+/* A checkpoint that is gathered. The writer's thread writes it beside the others and gives
+ * it back; the engine puts it in its place, and the writer removes older ones. */
 struct write_job {
     bool quit;
+    bool placed; /* for the writer: what is older is to be removed */
     int parts_count;
     struct held *parts[STAGES_MAX];     /* one per stage; owned */
     const float **tensors[STATE_KINDS]; /* into the parts */
@@ -80,7 +81,7 @@ struct write_job {
     struct checkpoint_info info;
     int keep;
     int failed;
-    char *path; /* of what was written */
+    char *path; /* room for the path of what was written, from the writer */
     struct err err;
 };
 
@@ -198,6 +199,8 @@ struct train {
     bool expect_due; /* expected has changed, and the disk was not looked at since */
     struct state_name disk; /* step -1: none */
     uint64_t disk_samples_hash;
+    bool disk_fixed; /* a decree may rest on what was reported of the disk: no checkpoint
+                        takes its place, or goes */
     struct model_shape disk_shape;
     char disk_path[PATH_BYTES_MAX];
     bool has_data;

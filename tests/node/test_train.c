@@ -1,5 +1,6 @@
 #include "tests/node/crew.h"
 #include "tests/suite.h"
+#include "transport/base/alloc.h"
 #include "transport/base/clock.h"
 #include "transport/base/file.h"
 #include "transport/base/rng.h"
@@ -557,6 +558,50 @@ START_TEST(who_comes_back_with_a_step_that_was_done_again_takes_the_others)
 }
 END_TEST
 
+static bool
+checkpoints_written(struct crew *crew, void *arg)
+{
+    return crew->nodes[0].checkpoints >= *(int *)arg;
+}
+
+/* A checkpoint that is finished between a report and the epoch that rests on it. */
+START_TEST(what_was_reported_of_the_disk_stays_until_the_next_epoch_has_it)
+{
+    struct crew crew;
+    struct err err;
+    char folder[PATH_BYTES_MAX], late[PATH_BYTES_MAX], aside[PATH_BYTES_MAX];
+    crew_open(&crew, 1);
+    crew_epoch(&crew, &one_node);
+    crew_until_done(&crew);
+    crew_halt(&crew);
+    int written = crew.nodes[0].checkpoints + 1;
+    path_join(folder, crew.nodes[0].folder, "checkpoints");
+    path_join(late, folder, crew.job.name);
+    memcpy(folder, late, sizeof(folder));
+    path_join(late, folder, "step-000015");
+    ck_assert_int_eq(file_make_folder(path_join(aside, folder, ".step-000015.new"), &err),
+                     0);
+    struct train *train = crew.nodes[0].train;
+    struct write_job *job = xcalloc(1, sizeof(*job)); /* as the writer gives it back */
+    snprintf(job->folder, sizeof(job->folder), "%s", folder);
+    job->info.step = 15;
+    job->info.job = crew.job.id;
+    job->path = xcalloc(1, PATH_BYTES_MAX);
+    ck_assert(mailbox_put(train->from_writer, &job));
+    crew_halt(&crew);
+    const struct holding *disk = &crew.nodes[0].progress.holdings[1];
+    ck_assert_int_eq(disk->source, SOURCE_DISK);
+    ck_assert_int_eq(disk->name.step, 10);
+    ck_assert(!file_exists(late));
+    crew.job.steps = 12;
+    crew_epoch(&crew, &one_node);
+    ck_assert(crew_until(&crew, checkpoints_written, &written, 10000));
+    ck_assert(file_exists(late));
+    crew_until_step(&crew, 12);
+    crew_close(&crew);
+}
+END_TEST
+
 START_TEST(what_is_dropped_is_gone)
 {
     struct crew crew;
@@ -689,6 +734,8 @@ suite_train(void)
     tcase_add_test(waits, a_run_that_diverges_says_so_and_applies_nothing_of_it);
     tcase_add_test(waits,
                    who_comes_back_with_a_step_that_was_done_again_takes_the_others);
+    tcase_add_test(waits,
+                   what_was_reported_of_the_disk_stays_until_the_next_epoch_has_it);
     tcase_add_test(waits, what_is_dropped_is_gone);
     TCase *numbers = suite_case(suite, "numbers", 60);
     tcase_add_test(numbers, a_profile_is_measured_quickly_and_predicts_a_step);

@@ -217,6 +217,7 @@ begin(struct train *train, struct train_epoch *epoch)
     train->computed = false;
     train->done_due = train->stage >= 0 || engine_gathers(epoch);
     train->phase = train->stage >= 0 ? PHASE_FETCH : PHASE_REST;
+    train->disk_fixed = train->stage >= 0;
     train->began_us = train->waits_us = world.now_us;
     train->stall_us = STALL_US;
 }
@@ -286,6 +287,7 @@ engine_fetched(struct train *train)
         train->has_data = true;
     }
     train->live = true;
+    train->disk_fixed = false;
     train->first_layer = epoch->plan.stages[train->stage].first_layer;
     train->layers = epoch->plan.stages[train->stage].layers;
     check_base(train->host, &epoch->job, epoch->lineage.epoch, train->applied,
@@ -331,7 +333,8 @@ carry_out(struct train *train, struct order *order)
         engine_say_halted(train);
         break;
     case ORDER_COPIED:
-        engine_copied(train, order->step);
+        if (train->epoch)
+            engine_copied(train, order->step);
         break;
     case ORDER_DROP:
         train_epoch_free(train->epoch);
@@ -339,6 +342,7 @@ carry_out(struct train *train, struct order *order)
         train->work++;
         train->phase = PHASE_IDLE;
         engine_drop_job(train);
+        train->disk_fixed = false;
         memset(&train->expected, 0, sizeof(train->expected));
         memset(&train->data_expected, 0, sizeof(train->data_expected));
         train->disk.name.step = -1;

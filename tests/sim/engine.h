@@ -19,7 +19,8 @@ enum {
     ENGINE_FD = 3 << 22,
     ORDER_US = 300,
     FRESH_LOOK_US = 5 * MS,
-    STALL_US = SECOND
+    STALL_US = SECOND,
+    WRITE_LOOK_US = 20 * MS
 };
 
 enum order_kind {
@@ -66,6 +67,7 @@ struct train {
 
     struct id job, expected, data_expected;
     bool has_data;
+    bool disk_fixed;  /* a decree may rest on what was reported of it */
     struct copy disk; /* the newest checkpoint of what is expected; name.step -1: none */
 
     bool live;
@@ -84,9 +86,10 @@ struct train {
     int stage, pipeline; /* -1: no part */
     bool sent, computed, done_due, stopped;
     int64_t began_us, waits_us, stall_us, compute_us;
-    uint64_t work;      /* so that timers of before are void */
-    int64_t gathered;   /* step of the newest checkpoint that was written */
-    int64_t written_us; /* when all checkpoints that are on their way are written */
+    uint64_t work;           /* so that timers of before are void */
+    int64_t gathered;        /* step of the newest checkpoint that was written */
+    int64_t writes, written; /* checkpoints that were begun, that are written */
+    int64_t written_us;      /* when all checkpoints that are on their way are written */
     struct copy parts[STAGES_MAX];
 };
 

@@ -199,6 +199,7 @@ engine_say_halted(struct train *train)
     char path[PATH_BYTES_MAX];
     engine_data_path(train, &train->data_expected, path);
     train->has_data = !id_empty(&train->data_expected) && file_exists(path);
+    train->disk_fixed = true;
     out->reported = true;
     out->applied = -1;
     out->has_data = train->has_data;

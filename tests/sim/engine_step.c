@@ -165,6 +165,7 @@ copy_due(const struct train_epoch *epoch, int64_t step)
 struct writing {
     struct id job;
     uint64_t epoch;
+    int64_t order;
     struct copy copy;
 };
 
@@ -180,6 +181,16 @@ write_us(struct train *train)
     return train->written_us - world.now_us;
 }
 
+static void write_ends(struct event *event);
+
+static void
+write_in(struct train *train, int64_t us, const struct writing *writing)
+{
+    struct event *event = world_in(us, train->host, write_ends);
+    event->data = xmemdup(writing, sizeof(*writing));
+    event->len = sizeof(*writing);
+}
+
 static void
 write_ends(struct event *event)
 {
@@ -188,6 +199,11 @@ write_ends(struct event *event)
     if (!train)
         return;
     memcpy(&writing, event->data, sizeof(writing));
+    if (train->disk_fixed || writing.order != train->written) {
+        write_in(train, WRITE_LOOK_US, &writing);
+        return;
+    }
+    train->written++;
     engine_write_checkpoint(train, &writing.job, &writing.copy);
     if (writing.epoch == train->newest.epoch)
         train->gathered = writing.copy.name.step;
@@ -202,13 +218,13 @@ gathered(struct train *train, int stage, const struct copy *copy)
     for (int s = 0; s < epoch->plan.stages_count; s++)
         if (!state_same(&train->parts[s].name, &copy->name))
             return;
-    struct writing writing = {
-        .job = train->job, .epoch = train->newest.epoch, .copy = *copy};
+    struct writing writing = {.job = train->job,
+                              .epoch = train->newest.epoch,
+                              .order = train->writes++,
+                              .copy = *copy};
     writing.copy.first_layer = 0;
     writing.copy.layers = engine_layers_of(epoch);
-    struct event *event = world_in(write_us(train), train->host, write_ends);
-    event->data = xmemdup(&writing, sizeof(writing));
-    event->len = sizeof(writing);
+    write_in(train, write_us(train), &writing);
 }
 
 /* After a step, or at the end that a run begins with. */
