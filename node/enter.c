@@ -372,31 +372,30 @@ ask_where_joined(struct node *node, int64_t now)
 
 /* A member has forgotten us, or never heard of us: the one that let us in stopped before
  * our record had spread, or two sides of a swarm have lost those who knew both. */
-static void
+static bool
 ask_who_denies(struct node *node, int64_t now)
 {
     if (!node->denied_ms || now - node->denied_ms < DENIED_MS || MUTANT(denied))
-        return;
+        return false;
     node->denied_ms = 0; /* the next one that denies us is another case */
     node->caught_up_ms = now;
     const struct member *member = gossip_find(node->gossip, &node->denied_by);
     int reported = view_node(node->view, &node->denied_by);
     if (member)
-        ask_as_joiner(node, member->record, "a member does not know this node");
-    else if (reported >= 0)
-        ask_as_joiner(node, &node->view->reports[reported].record,
-                      "a member does not know this node");
+        return ask_as_joiner(node, member->record, "a member does not know this node");
+    return reported >= 0 && ask_as_joiner(node, &node->view->reports[reported].record,
+                                          "a member does not know this node");
 }
 
 void
 enter_catch_up(struct node *node, int64_t now)
 {
-    if (now - node->caught_up_ms < CATCH_UP_MS || ask_where_joined(node, now))
+    if (now - node->caught_up_ms < CATCH_UP_MS)
         return;
-    if (!agree_behind(node->agree, now)) {
-        ask_who_denies(node, now);
+    bool behind = agree_behind(node->agree, now);
+    /* Who denies us is there; where we joined there may be nobody any more. */
+    if ((!behind && ask_who_denies(node, now)) || ask_where_joined(node, now) || !behind)
         return;
-    }
     node->caught_up_ms = now;
     /* Any member that is alive will do for a seed: another one each time. */
     size_t count = gossip_count(node->gossip);
