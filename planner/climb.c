@@ -171,6 +171,15 @@ some_stage(struct climber *climber)
     return below(climber, climber->next.stages);
 }
 
+/* One of a crew's pipelines, or some, or all. */
+static int
+some_count(struct climber *climber, int crew)
+{
+    int count = climber->next.crews[crew].count;
+    int way = below(climber, 3);
+    return way == 0 ? count : way == 1 ? 1 : 1 + below(climber, count);
+}
+
 /* ---- changes: each false if there is nothing to change ---- */
 
 static bool
@@ -366,7 +375,7 @@ trade_pipelines(struct climber *climber)
     return room > 0;
 }
 
-/* Stages `stage` and the next exchange their options, in one crew or in all. */
+/* Two stages exchange their options: in all crews, in one, or in some of its pipelines. */
 static bool
 swap_stages(struct climber *climber)
 {
@@ -378,6 +387,11 @@ swap_stages(struct climber *climber)
     if (a == b)
         return false;
     int only = below(climber, 2) ? -1 : some_crew(climber);
+    if (only >= 0 && below(climber, 2)) {
+        only = crew_split(draft, only, some_count(climber, only));
+        if (only < 0)
+            return false;
+    }
     for (int c = 0; c < draft->crews_count; c++) {
         if (only >= 0 && c != only)
             continue;
@@ -388,6 +402,38 @@ swap_stages(struct climber *climber)
         crew->priced = false;
     }
     return true;
+}
+
+/* Pipelines of two crews go on with each other's options from some stage on, or exchange
+ * those of one stage. */
+static bool
+cross_crews(struct climber *climber)
+{
+    struct draft *draft = &climber->next;
+    if (draft->crews_count < 2)
+        return false;
+    int a = some_crew(climber);
+    int b = some_crew(climber);
+    if (a == b)
+        return false;
+    int count =
+        some_count(climber, draft->crews[a].count < draft->crews[b].count ? a : b);
+    int from = some_stage(climber);
+    int end = below(climber, 2) ? from + 1 : draft->stages;
+    int one = crew_split(draft, a, count);
+    int other = crew_split(draft, b, count);
+    if (one < 0 || other < 0)
+        return false;
+    bool changed = false;
+    for (int s = from; s < end; s++) {
+        uint16_t kept = draft->crews[one].option[s];
+        draft->crews[one].option[s] = draft->crews[other].option[s];
+        draft->crews[other].option[s] = kept;
+        changed = changed || draft->crews[one].option[s] != kept;
+    }
+    draft->crews[one].priced = false;
+    draft->crews[other].priced = false;
+    return changed;
 }
 
 static bool
@@ -540,7 +586,7 @@ change(struct climber *climber)
         move_cut,        move_cut,       move_cut,       move_two_cuts, add_pipelines,
         add_pipelines,   drop_pipelines, change_option,  change_option, change_option,
         change_pool,     change_degree,  add_crew,       add_crew,      trade_pipelines,
-        trade_pipelines, swap_stages,    change_setting, change_depth,
+        trade_pipelines, swap_stages,    change_setting, change_depth,  cross_crews,
     };
     enum { CHANGES = sizeof(changes) / sizeof(changes[0]) };
     int rounds = below(climber, 4) == 0 ? 2 : 1;

@@ -12,12 +12,13 @@
 #include <string.h>
 
 enum {
-    SHAPES_MAX = 64,    /* seated */
-    PAIRS_MAX = 10,     /* seated in pairs of zones too, of each sort */
-    FINALISTS = 24,     /* evaluated */
-    REPLAYED = 48,      /* drafts that are replayed */
-    REPLAY_CLIMBS = 6,  /* of which so many climb on, */
-    REPLAYS_EACH = 160, /* each with so many replays */
+    SHAPES_MAX = 256,     /* seated */
+    PAIRS_MAX = 96,       /* seated in pairs of zones too, of each sort */
+    SEATINGS_MAX = 15000, /* of each sort; then no more pairs */
+    FINALISTS = 24,       /* evaluated */
+    REPLAYED = 48,        /* drafts that are replayed */
+    REPLAY_CLIMBS = 6,    /* of which so many climb on, */
+    REPLAYS_EACH = 160,   /* each with so many replays */
     ROUNDS = 4,
     QUICK_SHAPES = 16, /* the same of a quick search */
     QUICK_ROUNDS = 3,
@@ -34,7 +35,7 @@ static const struct round {
     int64_t tries;
     double threshold;
 } rounds[ROUNDS] = {
-    {48, 1000, 0.03}, {16, 8000, 0.02}, {8, 30000, 0.01}, {4, 40000, 0.002}};
+    {SHAPES_MAX, 300, 0.03}, {64, 2000, 0.02}, {16, 8000, 0.015}, {4, 30000, 0.004}};
 static const struct round quick_rounds[QUICK_ROUNDS] = {
     {12, 150, 0.03}, {4, 400, 0.015}, {1, 800, 0.005}};
 
@@ -223,10 +224,13 @@ seat_shapes(struct searcher *searcher)
     struct shape *shapes = xcalloc(SHAPES_MAX, sizeof(*shapes));
     int most = searcher->request->quick ? QUICK_SHAPES : SHAPES_MAX;
     int count = shapes_list(searcher->board, shapes, most, &searcher->weighed);
+    int64_t began = 0;
     for (int i = 0; i < count; i++) {
+        int rank = i % (most / 2);
+        began = rank == 0 ? searcher->weighed : began;
+        bool pairs = rank < PAIRS_MAX && searcher->weighed - began < SEATINGS_MAX;
         struct draft *draft = xcalloc(1, sizeof(*draft));
-        if (shape_seat(searcher->board, &shapes[i], i % (most / 2) < PAIRS_MAX, draft,
-                       &searcher->weighed))
+        if (shape_seat(searcher->board, &shapes[i], pairs, draft, &searcher->weighed))
             searcher->drafts[searcher->count++] = draft;
         else
             free(draft);
@@ -255,7 +259,7 @@ patience(const struct board *board)
         kind_seen[pool->kind] = true;
         zone_seen[pool->zone] = true;
     }
-    return kinds > 1 && zones > 2 ? 4 : kinds > 1 && zones > 1 ? 2 : 1;
+    return kinds > 1 && zones > 1 ? 2 : 1;
 }
 
 /* A few thousand tries instead of hundreds of thousands; more where much is different. */

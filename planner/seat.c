@@ -144,6 +144,17 @@ weigh_lanes(struct seater *seater, const struct lane *lanes, int count, bool bes
     return weigh(seater, best_only, worth);
 }
 
+/* May pipelines change zones before a stage? In the middle, and where the kind changes. */
+static bool
+turn_matters(const struct seater *seater, int turn)
+{
+    const struct board *board = seater->board;
+    const struct shape *shape = seater->shape;
+    return turn == 1 || turn == shape->stages / 2 || turn == (shape->stages + 1) / 2 ||
+           board->options[shape->option[turn - 1]].kind !=
+               board->options[shape->option[turn]].kind;
+}
+
 /* All ways to use each zone: not, by itself, or with a later one, this or the other way
  * round. An odometer over the zones' choices: 0 not, 1 alone, 2 + 2k and 3 + 2k with the k-th zone
  * after it. */
@@ -153,6 +164,8 @@ try_all_lanes(struct seater *seater)
     int n = seater->zones_count;
     int turns = seater->pairs && n > 1 ? seater->shape->stages - 1 : 1;
     for (int turn = 1; turn <= turns; turn++) {
+        if (turns > 1 && !turn_matters(seater, turn))
+            continue;
         int choice[FEW_ZONES] = {0};
         for (;;) {
             struct lane lanes[FEW_ZONES];

@@ -12,9 +12,9 @@ enum {
     ORDERS_MAX = 16,
     GUESSES_EACH = 24,  /* of one setting and depth */
     GUESSES_CUT = 90,   /* by their guess, and as many by their hope, of all */
-    GUESSES_SURE = 3,   /* of one setting and depth, however the others are */
+    GUESSES_SURE = 5,   /* of one setting and depth, however the others are */
     SURE_DEPTH = 8,     /* depths that are sure of some */
-    KEPT_EACH = 4,      /* of one setting and depth */
+    KEPT_EACH = 8,      /* of one setting and depth */
     QUICK_SHAPES = 100, /* the same of a quick search */
     QUICK_CUT = 12
 };
