@@ -74,6 +74,10 @@ void agree_gone(struct agree *agree, int64_t now_ms, const struct id *node,
  * these). */
 void agree_round_trip(struct agree *agree, int64_t round_trip_ms);
 
+/* We ran too late, by so much, for want of a processor: how long leader and voters were
+ * silent counts without it, and we stand as much later. Promises and votes are untouched. */
+void agree_late(struct agree *agree, int64_t now_ms, int64_t gap_ms);
+
 /* Leader, after EFFECT_COLLECT and while nothing is pending: propose the next epoch.
  * Members sorted; voters among them, at most decree_voters_most(), the tie-breaker first
  * (NULL: from decree_next_voters()). ERR_STOPPED when we do not lead or a proposal is

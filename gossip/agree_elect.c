@@ -46,6 +46,24 @@ elect_arm(struct agree *agree, int64_t now_ms, bool quick)
                                 AGREE_RANK_MS * rank(agree) + jitter(agree, JITTER_MS);
 }
 
+static void
+put_off(int64_t *at_ms, int64_t now_ms, int64_t gap_ms)
+{
+    if (*at_ms > 0 && *at_ms < now_ms)
+        *at_ms = *at_ms + gap_ms < now_ms ? *at_ms + gap_ms : now_ms;
+}
+
+void
+agree_late(struct agree *agree, int64_t now_ms, int64_t gap_ms)
+{
+    if (!agree->leader_gone)
+        agree->election_at_ms += gap_ms;
+    put_off(&agree->leader_heard_ms, now_ms, gap_ms);
+    put_off(&agree->quorum_ms, now_ms, gap_ms);
+    for (size_t i = 0; i < VOTERS_MAX; i++)
+        put_off(&agree->heard_ms[i], now_ms, gap_ms);
+}
+
 static bool
 leader_alive(const struct agree *agree, int64_t now_ms, const struct id *but)
 {

@@ -21,6 +21,7 @@ enum {
     REFUSED_MS = 1500,    /* from a refused redial to death, with no word from others */
     REFUSED_CONFIRMED_MS = 300, /* and with one */
     SLEPT_MS = 1000,      /* a gap between two calls that tells that we did not run */
+    LATE_TICKS = 3,       /* so many ticks' time from one to the next: we are starved */
     TELL_AGAIN_MS = 200,  /* between two times that one is told what is said of it */
     SPREAD_LEAST_MS = 50, /* between two rounds of rumors; where there always is news */
     SPREAD_MANY = 16,     /* (more members than these) */
@@ -82,6 +83,8 @@ struct gossip {
     struct record *held;              /* ours to be, when only links differ; NULL: none */
     int64_t issued_ms;                /* our last record */
     int64_t now_ms;
+    int64_t ticked_ms;  /* last gossip_tick() */
+    int64_t shifted_ms; /* by so much since then */
     int64_t probe_at_ms, watch_at_ms, digest_at_ms, reconnect_at_ms, spread_at_ms;
     int64_t spread_ms;   /* last round of rumors */
     int64_t greeted_ms;  /* last digest to a peer just met */

@@ -43,6 +43,8 @@ struct gossip_options {
     struct id admit_id;
     uint64_t seed;             /* for choices of targets */
     int64_t probe_interval_ms; /* 0: 1000 */
+    int64_t
+        tick_ms; /* between two gossip_tick(), if time allows; 0: the caller has no beat */
     int64_t suspicion_ms; /* least time from suspicion to death; 0: from the size of the
                              swarm */
 };

@@ -97,6 +97,7 @@ enter_swarm(struct node *node, struct err *err)
     uint64_t seed;
     key_random(&seed, sizeof(seed));
     struct gossip_options gossip = {.key = node->key,
+                                    .tick_ms = NODE_TICK_MS,
                                     .swarm = node->swarm,
                                     .admit_id = *secret_admit_id(node->secret),
                                     .seed = seed};

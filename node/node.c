@@ -340,6 +340,29 @@ leave_tick(struct node *node, int64_t now)
         node_stop(node, node->exit_code, "left without a new epoch");
 }
 
+/* A process that hardly gets to run measures others more by the time in which it ran,
+ * down to a quarter of the clock's; one that did not run at all cannot know what it
+ * missed. */
+static void
+look_at_gap(struct node *node, int64_t now, int64_t gap)
+{
+    if (gap > NODE_SLEPT_MS) {
+        log_warn("node", "this process did not run for a while gap_ms=%lld",
+                 (long long)gap);
+        watch_slept(node->watch, now, gap);
+        lead_slept(node, gap);
+        node->woken = true;
+        node->wake_mask = 0;
+        key_random(&node->wake_nonce, sizeof(node->wake_nonce));
+        node->asked_awake_ms = 0;
+    } else if (gap > NODE_LATE_MS) {
+        int64_t late = (gap - NODE_TICK_MS) * 3 / 4;
+        watch_late(node->watch, now, late);
+        agree_late(node->agree, now, late);
+        lead_slept(node, late);
+    }
+}
+
 static void
 on_tick(void *arg)
 {
@@ -350,16 +373,7 @@ on_tick(void *arg)
     enter_tick(node, now);
     if (!node->entered)
         return;
-    if (gap > NODE_SLEPT_MS) {
-        log_warn("node", "this process did not run for a while gap_ms=%lld",
-                 (long long)gap);
-        watch_slept(node->watch, now, gap);
-        lead_slept(node, gap);
-        node->woken = true;
-        node->wake_mask = 0;
-        key_random(&node->wake_nonce, sizeof(node->wake_nonce));
-        node->asked_awake_ms = 0;
-    }
+    look_at_gap(node, now, gap);
     gossip_tick(node->gossip, now, &node->effects);
     agree_tick(node->agree, now, &node->effects);
     node_effects(node);

@@ -43,6 +43,7 @@ enum {
     JOIN_VERSION = 2,
     LET_IN_MAX = 32,
     NODE_TICK_MS = 50,
+    NODE_LATE_MS = 200,
     NODE_FRESH_MS = 1500,
     NODE_SLEPT_MS = 1000
 };

@@ -164,15 +164,22 @@ watch_told(struct watch *watch, int64_t now_ms, const struct id *member)
 }
 
 void
-watch_slept(struct watch *watch, int64_t now_ms, int64_t gap_ms)
+watch_late(struct watch *watch, int64_t now_ms, int64_t gap_ms)
 {
     for (size_t i = 0; i < watch->count; i++) {
         struct entry *entry = &watch->entries[i];
         entry->heard_ms += gap_ms;
         if (entry->heard_ms > now_ms)
             entry->heard_ms = now_ms;
-        entry->told_ms = 0;
     }
+}
+
+void
+watch_slept(struct watch *watch, int64_t now_ms, int64_t gap_ms)
+{
+    watch_late(watch, now_ms, gap_ms);
+    for (size_t i = 0; i < watch->count; i++)
+        watch->entries[i].told_ms = 0;
 }
 
 enum watch_reason

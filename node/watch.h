@@ -41,7 +41,9 @@ void watch_refused(struct watch *watch, int64_t now_ms, const struct id *member)
 /* A member of the same zone told us that it is refused there. */
 void watch_told(struct watch *watch, int64_t now_ms, const struct id *member);
 
-/* We were stopped or starved ourselves for `gap_ms`: nobody is blamed for it. */
+/* We ran too late, by so much: nobody is blamed for it. */
+void watch_late(struct watch *watch, int64_t now_ms, int64_t gap_ms);
+/* We were stopped for so long: and what others told us is forgotten. */
 void watch_slept(struct watch *watch, int64_t now_ms, int64_t gap_ms);
 
 enum watch_reason watch_gone(const struct watch *watch, int64_t now_ms,
