@@ -12,7 +12,9 @@
 enum {
     BACKOFF_MS = 100,
     BACKOFF_MS_MAX = 1500,
-    DENIED_MS = 500, /* until it has heard of us; if it keeps us, it dials us then */
+    TRY_MS =
+        10000, /* between two dials to one that is reached by another, and not kept */
+    DENIED_MS = 500,   /* until it has heard of us; if it keeps us, it dials us then */
     HIDDEN_MS = 30000, /* between two dials to an address that is known to be no good */
     SOUND_MS =
         1000, /* a connection that held this long is redialled at once when it closes */
@@ -372,6 +374,19 @@ wait_for_dial(struct mesh_peer *peer, enum frame_kind kind, const void *body, si
     return true;
 }
 
+/* A way round is dear: who may be reached directly is dialled now and then. */
+static void
+try_again(struct mesh_peer *peer)
+{
+    int64_t now = loop_now_ms(peer->mesh->loop);
+    if (!peer->wanted || peer->kept || peer->dial || peer->timer ||
+        score_pruned(&peer->words, now) ||
+        now - peer->used_ms < (peer->hidden ? HIDDEN_MS : TRY_MS))
+        return;
+    make_room(peer->mesh);
+    redial(peer);
+}
+
 /* ---- sending ---- */
 
 /* Backwards through the ROUTER. */
@@ -417,6 +432,10 @@ mesh_send(struct mesh *mesh, const struct id *to, enum frame_kind kind, const vo
     char name[ID_SHORT_SIZE];
     struct mesh_peer *peer = mesh_find(mesh, to);
     enum mesh_way way = peer ? way_of(peer) : MESH_NO_WAY;
+    if (peer)
+        peer->sought_ms = loop_now_ms(mesh->loop);
+    if (way == MESH_ROUND)
+        try_again(peer);
     if (way == MESH_NO_WAY) {
         if (peer && wait_for_dial(peer, kind, body, len))
             return 0;

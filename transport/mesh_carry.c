@@ -216,16 +216,31 @@ mesh_carry_take(struct mesh_peer *from, const struct frame *frame, struct err *e
 
 /* ---- time ---- */
 
-/* Does this peer need a way round? */
+/* Does this peer need a way round? One that is not kept only while somebody has something
+ * to say: here, or there (we answer by the way that it found). */
 static bool
 needs(const struct mesh_peer *peer, int64_t now)
 {
     if (!peer->wanted || mesh_direct(peer) != MESH_NO_WAY ||
         score_pruned(&peer->words, now))
         return false;
+    int64_t used_ms = peer->sought_ms;
+    if (peer->detour.state == DETOUR_UP && peer->stats.last_heard_ms > used_ms)
+        used_ms = peer->stats.last_heard_ms;
+    if (!peer->kept && (used_ms == 0 || now - used_ms >= MESH_SOUGHT_MS))
+        return false;
     if (peer->detour.state != DETOUR_NONE)
         return true;
     return peer->failing_ms != 0 && now - peer->failing_ms >= FAILING_MS;
+}
+
+/* Nobody has anything to say any more. */
+static void
+give_up(struct mesh_peer *peer)
+{
+    peer->detour.state = DETOUR_NONE;
+    if (mesh_direct(peer) == MESH_NO_WAY)
+        peer->told_up = false; /* our own decision: nobody is told */
 }
 
 /* Those who may carry: connected, and admitted still. */
@@ -253,7 +268,7 @@ mesh_carry_tick(struct mesh *mesh, int64_t now)
         const struct mesh_peer *peer = mesh->peers[i];
         bool lost = needs(peer, now);
         needed = needed || lost;
-        if (lost || peer->told_up)
+        if (lost || peer->told_up || peer->detour.state != DETOUR_NONE)
             looked[looks++] = peer->id;
     }
     if (needed)
@@ -263,6 +278,8 @@ mesh_carry_tick(struct mesh *mesh, int64_t now)
         if (!peer)
             continue; /* forgotten by who was told of another one */
         if (!needs(peer, now)) {
+            if (!peer->kept && peer->detour.state != DETOUR_NONE)
+                give_up(peer);
             mesh_settle(peer);
             continue;
         }

@@ -15,7 +15,9 @@
 enum {
     MESH_ROUTE_BYTES_MAX = 255,
     MESH_WAITING_MAX = 16, /* frames that wait for a dial */
-    MESH_WAITING_BYTES_MAX = 256 << 10
+    MESH_WAITING_BYTES_MAX = 256 << 10,
+    MESH_SOUGHT_MS =
+        10000 /* a way round to a peer that is not kept stays so long unused */
 };
 
 /* A frame that waits for the connection that was dialled for it. */
@@ -54,6 +56,7 @@ struct mesh_peer {
     int64_t asked_ms; /* it asked for what is long to tell; 0: never */
 
     struct detour detour;
+    int64_t sought_ms; /* there was last something to say to it; 0: never */
     uint64_t round_sent, round_heard;
 
     struct score words;        /* what it says */

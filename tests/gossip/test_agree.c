@@ -136,6 +136,35 @@ START_TEST(long_round_trips_stretch_the_silence)
 }
 END_TEST
 
+START_TEST(who_runs_late_waits_longer_for_its_leader_and_for_its_voters)
+{
+    struct hearing hearing = hearing_new(3);
+    struct agree *agree = hearing_agree(&hearing, VOTER);
+    uint64_t term = agree_term(agree) + 1;
+    hearing.net->now_ms += 1900;
+    agree_late(agree, hearing.net->now_ms, 1500);
+    hearing.net->now_ms += 1500;
+    ck_assert(hearing_vote(&hearing, VOTER, OTHER, FRAME_PREVOTE, term).reason ==
+              REASON_LEADER_ALIVE);
+    hearing.net->now_ms += 200;
+    ck_assert(hearing_vote(&hearing, VOTER, OTHER, FRAME_PREVOTE, term).reason ==
+              REASON_NONE);
+    hearing_end(&hearing);
+
+    hearing = hearing_new(3);
+    agree = hearing_agree(&hearing, LEADER);
+    effects_clear(&hearing.effects);
+    hearing.net->now_ms += 2500;
+    agree_late(agree, hearing.net->now_ms, 1000);
+    agree_tick(agree, hearing.net->now_ms, &hearing.effects);
+    ck_assert(agree_role(agree) == AGREE_LEADER);
+    agree_late(agree, hearing.net->now_ms, 1 << 30); /* never into the future */
+    agree_tick(agree, hearing.net->now_ms + 2500, &hearing.effects);
+    ck_assert(agree_role(agree) != AGREE_LEADER);
+    hearing_end(&hearing);
+}
+END_TEST
+
 START_TEST(a_vote_is_durable_before_it_leaves_and_there_is_one_per_term)
 {
     struct hearing hearing = hearing_new(4);
@@ -690,6 +719,7 @@ suite_agree(void)
     tcase_add_test(
         t, a_prevote_is_refused_while_the_leader_lives_and_granted_when_it_is_gone);
     tcase_add_test(t, long_round_trips_stretch_the_silence);
+    tcase_add_test(t, who_runs_late_waits_longer_for_its_leader_and_for_its_voters);
     tcase_add_test(t, a_vote_is_durable_before_it_leaves_and_there_is_one_per_term);
     tcase_add_test(t, a_candidate_that_is_behind_gets_the_decree_and_no_vote);
     tcase_add_test(t, a_leader_that_hears_no_quorum_steps_down_and_says_so);

@@ -67,6 +67,52 @@ START_TEST(one_accuser_alone_kills_nobody_where_others_could_say_so)
 }
 END_TEST
 
+/* How long a node that gets to run every 400 ms waits before it suspects one of three who
+ * say nothing. */
+static int64_t
+suspects_after(int64_t tick_ms)
+{
+    talk_begin(4, 4);
+    struct gossip *starved =
+        gossip_new(&(struct gossip_options){.key = net.nodes[0].key,
+                                            .swarm = net.swarm,
+                                            .admit_id = *secret_admit_id(net.secret),
+                                            .seed = 1,
+                                            .tick_ms = tick_ms},
+                   net.now_ms);
+    struct record record;
+    int64_t began_ms = net.now_ms, result = -1;
+    net_record(&net, 0, &record);
+    gossip_self(starved, &record, &effects);
+    for (size_t i = 1; i < 4; i++) {
+        struct buf bytes = talk_record_of(i, 1ULL << 32, 0, false);
+        ck_assert_int_eq(
+            gossip_merge(starved, net.now_ms, bytes.data, bytes.len, &effects, &err), 0);
+        buf_release(&bytes);
+    }
+    while (result < 0 && net.now_ms - began_ms < 60000) {
+        effects_clear(&effects);
+        gossip_tick(starved, net.now_ms += 400, &effects);
+        for (size_t i = 0; i < effects.count; i++)
+            if (effects.list[i].kind == EFFECT_MEMBER &&
+                effects.list[i].after == MEMBER_SUSPECT)
+                result = net.now_ms - began_ms;
+    }
+    gossip_free(starved);
+    talk_end();
+    return result;
+}
+
+START_TEST(who_hardly_runs_waits_for_others_up_to_four_times_as_long)
+{
+    int64_t usual_ms = suspects_after(0), starved_ms = suspects_after(50);
+    ck_assert_int_gt(usual_ms, 0);
+    ck_assert_int_ge(starved_ms, 2 * usual_ms);
+    ck_assert_int_le(starved_ms, 4 * usual_ms + 400);
+    ck_assert_int_eq(suspects_after(200), usual_ms); /* not late by three ticks */
+}
+END_TEST
+
 START_TEST(a_watched_member_that_dies_is_known_dead_within_fifteen_seconds)
 {
     for (int lost = 0; lost <= 20; lost += 20) {
@@ -207,6 +253,7 @@ suite_suspect(void)
 {
     Suite *suite = suite_create("suspect");
     TCase *tests = suite_case(suite, "death", 180);
+    tcase_add_test(tests, who_hardly_runs_waits_for_others_up_to_four_times_as_long);
     tcase_add_test(tests, one_accuser_alone_kills_nobody_where_others_could_say_so);
     tcase_add_test(tests,
                    a_watched_member_that_dies_is_known_dead_within_fifteen_seconds);

@@ -157,6 +157,19 @@ START_TEST(what_a_neighbour_says_counts_only_with_our_own_silence)
 }
 END_TEST
 
+START_TEST(our_own_lateness_is_no_silence_of_others)
+{
+    int64_t now = speak(&a, 1000, 100, 20);
+    int64_t late = now + WATCH_DEADLINE_MIN_MS + 100;
+    ck_assert_int_eq(watch_gone(watch, late, &a), WATCH_SILENT);
+    watch_late(watch, late, 600);
+    ck_assert_int_eq(watch_gone(watch, late, &a), WATCH_HERE);
+    ck_assert_int_le(gone_at(&a, late), now + 600 + WATCH_DEADLINE_MIN_MS);
+    watch_late(watch, late, 1 << 30); /* never into the future */
+    ck_assert_int_eq(watch_heard_ms(watch, &a), late);
+}
+END_TEST
+
 START_TEST(nobody_is_blamed_for_our_own_sleep)
 {
     int64_t now = speak(&a, 1000, 100, 20);
@@ -206,6 +219,7 @@ suite_watch(void)
     tcase_add_test(tests, a_member_that_still_speaks_is_not_refused);
     tcase_add_test(tests, a_connection_that_comes_back_forgives);
     tcase_add_test(tests, what_a_neighbour_says_counts_only_with_our_own_silence);
+    tcase_add_test(tests, our_own_lateness_is_no_silence_of_others);
     tcase_add_test(tests, nobody_is_blamed_for_our_own_sleep);
     tcase_add_test(tests, a_new_set_keeps_the_history_of_who_stays);
     return suite;
