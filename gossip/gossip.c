@@ -175,9 +175,9 @@ replied(struct gossip *gossip, const struct frame *frame, const struct message *
 
 void
 gossip_admissions(struct gossip *gossip, const struct id *admit_id,
-                  const struct id *before_id)
+                  const struct id *before_id, bool replaced)
 {
-    if (!id_equal(&gossip->options.admit_id, admit_id))
+    if (replaced || !id_equal(&gossip->options.admit_id, admit_id))
         gossip->replaced = true;
     gossip->options.admit_id = *admit_id;
     gossip->before_id = *before_id;

@@ -56,9 +56,10 @@ void gossip_free(struct gossip *gossip);
 
 /* The swarm's secret was replaced: from here on records that `admit_id` admits are good, and
  * for as long as members change over those of `before_id` (empty: no longer). A statement
- * that neither admits is passed over; the rest of its message is used. */
+ * that neither admits is passed over; the rest of its message is used. `replaced`: so it was
+ * already before this process. */
 void gossip_admissions(struct gossip *gossip, const struct id *admit_id,
-                       const struct id *before_id);
+                       const struct id *before_id, bool replaced);
 
 /* Our own record as it should be: `id`, `incarnation` lower half, `version` and `twin` are
  * gossip's business; incarnation's upper half is the boot counter. Signed and spread if

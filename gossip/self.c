@@ -63,6 +63,11 @@ gossip_self(struct gossip *gossip, const struct record *record, struct effects *
         mine.twin = old->twin;
         if (mine.incarnation >> 32 <= old->incarnation >> 32) {
             mine.incarnation = old->incarnation;
+            /* What was said of us rests on admissions by the old secret: with those it
+             * has to go. */
+            if (memcmp(mine.admission, old->admission, sizeof(mine.admission)) != 0 &&
+                (uint32_t)mine.incarnation != UINT32_MAX)
+                mine.incarnation++;
             if (record_same(&mine, old, true)) {
                 free(gossip->held);
                 gossip->held = NULL;

@@ -128,6 +128,9 @@ admission_ask(struct node *node, struct policy_request *request, struct secret *
         /* Others have it before it is in force: nobody's end can lose it. */
         secrets_hand_out(node, next, &ask->request.subject);
         secrets_keep(node, next);
+        struct secret **kept = secrets_find(node, &ask->request.admit_id);
+        if (kept)
+            admission->made_for[kept - admission->secrets] = ask->request.subject;
     }
     if (made)
         *made = ask;
@@ -636,7 +639,8 @@ admission_committed(struct node *node, const struct policy *before)
         return;
     const struct id keys[] = {policy->admit_id, policy->before_id};
     agree_authority(node->agree, keys, id_empty(&policy->before_id) ? 1 : 2);
-    gossip_admissions(node->gossip, &policy->admit_id, &policy->before_id);
+    gossip_admissions(node->gossip, &policy->admit_id, &policy->before_id,
+                      policy->version > 1);
     if (policy->version != before->version)
         log_changes(node);
     for (uint32_t i = 0; i < policy->evicted.count; i++)

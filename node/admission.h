@@ -19,7 +19,7 @@ struct node;
 struct view;
 struct member;
 
-enum { ASKS_MAX_OPEN = 16, SECRETS_MAX = 4, ADMISSION_CUTS_MAX = 32 };
+enum { ASKS_MAX_OPEN = 16, SECRETS_MAX = 16, ADMISSION_CUTS_MAX = 32 };
 
 /* Who waits for the answer. */
 enum asker { ASKER_NOBODY, ASKER_COMMAND, ASKER_JOINER };
@@ -52,7 +52,8 @@ struct admission {
     struct wanted_change wanted[POLICY_REQUESTS_MAX];
     /* Secrets that may become the one in force: made here, or handed to us. */
     struct secret *secrets[SECRETS_MAX];
-    int secrets_at; /* the next one's place */
+    struct id made_for[SECRETS_MAX]; /* made here, to evict this one; empty: not so */
+    int secrets_at;                  /* the next one's place */
     int64_t secret_asked_ms;
     size_t secret_asked;   /* whom to ask next */
     int64_t door_since_ms; /* it should be open, and could not be opened, since; 0 */
@@ -111,6 +112,11 @@ bool admission_known(const struct node *node,
 void secrets_tick(struct node *node, int64_t now);
 /* Keep a secret that may come into force. Takes it. */
 void secrets_keep(struct node *node, struct secret *secret);
+/* The one that was made here to evict this node, and is not in force yet; NULL: none. Who
+ * asks again asks with the same: else the one that is decided on might be forgotten. */
+const struct secret *secrets_made_for(const struct node *node, const struct id *evicted);
+/* Where it is kept; NULL: it is not. */
+struct secret **secrets_find(struct node *node, const struct id *admit_id);
 /* To all members but `except`. */
 void secrets_hand_out(struct node *node, const struct secret *secret,
                       const struct id *except);

@@ -76,10 +76,13 @@ do_evict(const struct waiting *waiting, const struct json *request)
         fail(waiting, &err);
         return;
     }
-    struct secret *next = secret_make();
-    wanted.admit_id = *secret_admit_id(next);
+    const struct secret *again = secrets_made_for(node, &wanted.subject);
+    struct secret *next = again ? NULL : secret_make();
+    wanted.admit_id = *secret_admit_id(again ? again : next);
     if (admission_ask(node, &wanted, next, ASKER_COMMAND, waiting->ticket, NULL, &err))
         fail(waiting, &err);
+    else if (again)
+        secrets_hand_out(node, again, &wanted.subject);
 }
 
 static void

@@ -74,8 +74,8 @@ adopt(struct node *node, struct secret *secret, int64_t now)
     events_end(node->events);
 }
 
-static struct secret **
-find_kept(struct node *node, const struct id *admit_id)
+struct secret **
+secrets_find(struct node *node, const struct id *admit_id)
 {
     for (int i = 0; i < SECRETS_MAX; i++) {
         struct secret **kept = &node->admission->secrets[i];
@@ -89,7 +89,7 @@ void
 secrets_keep(struct node *node, struct secret *secret)
 {
     struct admission *admission = node->admission;
-    if (find_kept(node, secret_admit_id(secret))) {
+    if (secrets_find(node, secret_admit_id(secret))) {
         secret_free(secret);
         return;
     }
@@ -97,6 +97,17 @@ secrets_keep(struct node *node, struct secret *secret)
     admission->secrets_at = (admission->secrets_at + 1) % SECRETS_MAX;
     secret_free(*place);
     *place = secret;
+    admission->made_for[place - admission->secrets] = (struct id){0};
+}
+
+const struct secret *
+secrets_made_for(const struct node *node, const struct id *evicted)
+{
+    const struct admission *admission = node->admission;
+    for (int i = 0; i < SECRETS_MAX; i++)
+        if (admission->secrets[i] && id_equal(&admission->made_for[i], evicted))
+            return admission->secrets[i];
+    return NULL;
 }
 
 static void
@@ -199,7 +210,7 @@ void
 secrets_tick(struct node *node, int64_t now)
 {
     if (!in_force(node, node->secret)) {
-        struct secret **kept = find_kept(node, &node->view->policy.admit_id);
+        struct secret **kept = secrets_find(node, &node->view->policy.admit_id);
         struct secret *secret = kept ? *kept : NULL;
         if (kept)
             *kept = NULL;

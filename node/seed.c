@@ -116,7 +116,9 @@ check_request(const struct node *node, const struct join_caller *caller,
     if (!node->entered)
         return err_set(err, ERR_USAGE,
                        "this node is itself still joining; name another seed");
-    if (!seeds_found(node) && !MUTANT(island))
+    /* Who is of the swarm already, and denied by somebody, is let in all the same. */
+    bool stranger = id_empty(&request->swarm) || !id_empty(&request->invite);
+    if (stranger && !seeds_found(node) && !MUTANT(island))
         return err_set(err, ERR_USAGE,
                        "this node has come back and has not found its swarm yet; name "
                        "another seed");

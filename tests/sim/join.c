@@ -67,6 +67,8 @@ join_listen(struct loop *loop, const struct secret *secret, const struct address
 void
 join_server_close(struct join_server *server)
 {
+    if (server && server->host->door == server)
+        server->host->door = NULL;
     free(server);
 }
 

@@ -52,7 +52,7 @@ on_evict_answer(struct host *host, const char *text, size_t len)
     (void)host;
     if (world.healed && !guard.done && memmem(text, len, "too few voters", 14)) {
         /* It stays, then. */
-        guard.kind = GUARD_NONE;
+        guard.calm = true;
     }
 }
 
@@ -253,7 +253,8 @@ guard_tick(struct event *event)
     if (guard.kind == GUARD_NONE)
         return;
     world_in(GUARD_LOOK_US, NULL, guard_tick);
-    if (!so_far_done() && world.now_us >= guard.due_us &&
+    bool given_up = guard.kind == GUARD_EVICT && guard.calm;
+    if (!so_far_done() && !given_up && world.now_us >= guard.due_us &&
         world.now_us >= guard.again_us) {
         guard.again_us = world.now_us + (guard.asked ? ASK_AGAIN_US : SECOND);
         asks[guard.kind]();
@@ -310,7 +311,7 @@ guard_waits(void)
 {
     switch (guard.kind) {
     case GUARD_EVICT:
-        return guard.subject >= 0 && !guard.done && others()
+        return guard.subject >= 0 && !guard.done && !guard.calm && others()
                    ? "the evicted one is in it still"
                    : NULL;
     case GUARD_LIST:

@@ -40,7 +40,7 @@ struct guard {
     char invite[1024];
     int uses, came; /* by the invite: how many it lets in, how many got in */
     struct id guests[GUARD_EXTRA_MAX];
-    bool calm;       /* list: the mode is to be "secret" again */
+    bool calm;       /* list: the mode is to be "secret" again; evict: given up */
     uint64_t lost;   /* recover: these hosts do not run */
     int64_t back_us; /* recover: when they come back; 0: not known yet */
     bool apart;      /* ... and do not reach the others at first */
