@@ -286,8 +286,10 @@ put_search(struct json_writer *writer, const struct plan_outcome *outcome)
         json_put_text(writer, "device", fleet->kinds[rejection->kind].name);
         json_put_int(writer, "tp", rejection->tp);
         json_put_int(writer, "micro_batch", rejection->micro_batch);
+        json_put_int(writer, "stages", rejection->stages);
         json_put_int(writer, "first_layer", rejection->first_layer);
         json_put_int(writer, "layers", rejection->layers);
+        put_price(writer, "iteration_s", rejection->iteration_s);
         json_put_int(writer, "need", rejection->need_bytes);
         json_put_int(writer, "room", rejection->room_bytes);
         json_put_int(writer, "missing", rejection->need_bytes - rejection->room_bytes);

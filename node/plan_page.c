@@ -308,14 +308,18 @@ write_others(const struct plan_outcome *outcome, struct buf *out)
                answer->rejections_count > 0 ? "\n" : ": nothing");
     for (int i = 0; i < answer->rejections_count; i++) {
         const struct rejection *rejection = &answer->rejections[i];
-        buf_printf(
-            out,
-            "  %-12s tp%d micro-batch %-3d layers %d to %d: needs %.2f GiB of "
-            "%.2f, %lld bytes too many\n",
-            fleet->kinds[rejection->kind].name, rejection->tp, rejection->micro_batch,
-            rejection->first_layer, rejection->first_layer + rejection->layers - 1,
-            (double)rejection->need_bytes / GIB, (double)rejection->room_bytes / GIB,
-            (long long)(rejection->need_bytes - rejection->room_bytes));
+        buf_printf(out,
+                   "  %-12s tp%d micro-batch %-3d %d stages, layers %d to %d: needs %.2f "
+                   "GiB of %.2f, %lld bytes too many",
+                   fleet->kinds[rejection->kind].name, rejection->tp,
+                   rejection->micro_batch, rejection->stages, rejection->first_layer,
+                   rejection->first_layer + rejection->layers - 1,
+                   (double)rejection->need_bytes / GIB,
+                   (double)rejection->room_bytes / GIB,
+                   (long long)(rejection->need_bytes - rejection->room_bytes));
+        if (rejection->iteration_s >= 0)
+            buf_printf(out, "; would take %.6g s", rejection->iteration_s);
+        buf_printf(out, "\n");
     }
 }
 

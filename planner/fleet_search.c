@@ -2,6 +2,7 @@
 #include "planner/climb.h"
 #include "planner/exhaust.h"
 #include "planner/fit.h"
+#include "planner/reject.h"
 #include "planner/seat.h"
 #include "planner/spread.h"
 #include "transport/base/alloc.h"
@@ -425,36 +426,6 @@ choose(struct searcher *searcher, struct fleet_answer *out)
 
 /* ---- why there is none ---- */
 
-/* The options that cannot hold even a small part of the model. */
-static void
-list_rejections(const struct searcher *searcher, struct fleet_answer *out)
-{
-    const struct board *board = searcher->board;
-    for (int s = 0; s < board->settings_count; s++) {
-        const struct setting *setting = &board->settings[s];
-        bool seen[FLEET_KINDS_MAX][TP_SLOTS] = {{false}};
-        for (int o = 0; o < board->options_count; o++) {
-            const struct option *option = &board->options[o];
-            if (seen[option->kind][option->slot] || !board_measured(setting, option) ||
-                out->rejections_count == REJECTIONS_MAX)
-                continue;
-            seen[option->kind][option->slot] = true;
-            int64_t need = board_bytes(board, setting, option, 1, 1, 0, board->layers);
-            if (need <= board_room(board, option))
-                continue;
-            out->rejections[out->rejections_count++] = (struct rejection){
-                .kind = option->kind,
-                .tp = option->tp,
-                .micro_batch = setting->micro_batch,
-                .layers = board->layers,
-                .first_layer = 0,
-                .need_bytes = need,
-                .room_bytes = board_room(board, option),
-            };
-        }
-    }
-}
-
 static int
 no_plan(const struct searcher *searcher, struct err *err)
 {
@@ -629,10 +600,11 @@ fleet_search(const struct fleet_request *request, const struct fleet *fleet,
     if (request->quick)
         look_at_zones(&searcher);
     int rc = 0;
-    if (choose(&searcher, out))
-        list_rejections(&searcher, out);
-    else
+    if (!choose(&searcher, out))
         rc = no_plan(&searcher, err);
+    else if (!request->quick)
+        out->rejections_count =
+            reject_list(searcher.board, &out->estimate, out->rejections);
     out->candidates = searcher.weighed;
     for (int i = 0; i < searcher.count; i++)
         free(searcher.drafts[i]);

@@ -13,15 +13,17 @@
 
 enum { REJECTIONS_MAX = 16 };
 
-/* What was ruled out for memory: the least that is missing. */
+/* Of a plan that was ruled out for memory the replica that lacks the most. */
 struct rejection {
     int kind;
     int tp;
     int micro_batch;
-    int layers; /* the smallest run of layers that was asked of it */
+    int stages; /* of the plan */
     int first_layer;
+    int layers;
     int64_t need_bytes;
     int64_t room_bytes;
+    double iteration_s; /* of the plan, had it the room; below 0: not weighed */
 };
 
 struct fleet_answer {

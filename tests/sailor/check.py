@@ -167,6 +167,17 @@ def fault_1_the_cost_objective_considers_more_than_one_stage():
     that(len(plan["stages"]) > 1, "the model does not fit one stage of these devices, yet there is one")
 
 
+def fault_1_more_than_one_stage_is_the_cheapest_where_one_would_do():
+    case = Case({(A, C): 64, (V, C): 128}, model="GPT-Neo-2.7", objective="cost", min_rate=0.06)
+    plan = case.plan()
+    score = valid(case, plan)
+    that(len(plan["stages"]) > 1, "one stage")
+    whole = Case({(A, C): 64, (V, C): 128}, model="GPT-Neo-2.7", objective="cost", min_rate=0.06)
+    whole.edit("job.yaml", "objective: cost", "objective: cost\nplan: {pipeline: 1}")
+    alone = whole.plan()["predicted"]["usd_per_iteration"]
+    that(score["usd_per_iteration"] < alone, f"{score['usd_per_iteration']} USD, {alone} in one stage")
+
+
 def fault_2_a_request_for_less_does_not_get_the_plan_for_more():
     for count in (128, 32):
         case = Case({(A, C): count})
@@ -223,6 +234,12 @@ def fault_5_a_budget_is_kept():
     that(plan["predicted"]["iteration_s"] >= free["iteration_s"], "faster under a limit than without")
 
 
+def fault_5_a_limit_that_is_met_exactly_is_met():
+    free = Case({(A, C): 16}).plan()["predicted"]
+    same = Case({(A, C): 16}, max_usd=free["usd_per_iteration"]).plan()["predicted"]
+    that(same == free, f"{same['usd_per_iteration']} USD of {free['usd_per_iteration']}")
+
+
 def fault_5_what_was_not_measured_is_not_planned():
     case = Case({(A, C): 16})
     name = f"OPT-350.{A}.json"
@@ -255,6 +272,12 @@ def fault_7_layers_degrees_and_micro_batches_are_free():
     mixed = Case({(A, C): 32, (V, C): 96}).plan()
     counts = {r["micro_batches"] for r in mixed["stages"][0]["replicas"]}
     that(len(counts) > 1, "every pipeline takes as many micro-batches, fast or slow")
+
+
+def fault_7_a_type_has_more_than_one_degree_in_a_stage():
+    plan = Case({(A, C): 30, (V, C): 50}, batch=768).plan()
+    degrees = [{r["tp"] for r in s["replicas"] if r["device"] == A} for s in plan["stages"]]
+    that(max(len(d) for d in degrees) > 1, f"{plan['summary']}")
 
 
 # ---- words and numbers ----
@@ -306,6 +329,32 @@ def numbers_of(value, out):
     elif isinstance(value, str):
         out.update(re.findall(r"\d+(?:\.\d+)?", value))
     return out
+
+
+def what_was_ruled_out_for_memory_would_be_better_with_it():
+    pools, batch = {(V, C): 16}, 512
+    plan = Case(pools, batch=batch).plan()
+    better = [r for r in plan["ruled_out"] if r["iteration_s"] is not None]
+    that(better, "nothing would be better with more memory, on devices of 16 GiB")
+    for one in plan["ruled_out"]:
+        that(one["missing"] == one["need"] - one["room"] > 0 and one["room"] == 16 * 2**30, f"{one}")
+    for one in better:
+        that(one["iteration_s"] < plan["predicted"]["iteration_s"], f"not better: {one}")
+        case = Case(pools, batch=batch)
+        case.edit("cluster.yaml", "memory: 16GiB", f"memory: {one['need'] // 2**30 + 1}GiB")
+        rich = case.plan()["predicted"]["iteration_s"]
+        that(rich <= one["iteration_s"] * (1 + 1e-9), f"{rich} s with the memory that {one} lacked")
+
+
+def one_more_machine_is_in_the_document_when_asked_for():
+    case = Case({(A, C): 8, (V, C): 8}, batch=256)
+    that(case.plan()["one_more"] == [], "it takes searches that nobody asked for")
+    plan = case.plan("--explain")
+    that([(g["device"], g["zone"], g["devices"]) for g in plan["one_more"]] == [(A, C, 4), (V, C, 4)],
+         f"{plan['one_more']}")
+    for gain, pools in zip(plan["one_more"], ({(A, C): 12, (V, C): 8}, {(A, C): 8, (V, C): 12})):
+        there = Case(pools, batch=256).plan()["predicted"]["iteration_s"]
+        that(gain["iteration_s"] == there <= plan["predicted"]["iteration_s"], f"{gain}, planned there: {there}")
 
 
 def every_number_on_the_page_is_in_the_document():
