@@ -273,6 +273,12 @@ links_bytes(const struct cluster *cluster)
 }
 
 static bool
+same_bytes(const void *left, const void *right, size_t bytes)
+{
+    return bytes == 0 || memcmp(left, right, bytes) == 0;
+}
+
+static bool
 remembers(const struct memory *memory, const struct plan_request *request,
           const struct cluster *cluster, const struct plan *in_force)
 {
@@ -281,9 +287,9 @@ remembers(const struct memory *memory, const struct plan_request *request,
            memory->zones_count == cluster->zones_count &&
            memcmp(&memory->request, request, sizeof(*request)) == 0 &&
            memcmp(memory->zones, cluster->zones, sizeof(memory->zones)) == 0 &&
-           memcmp(memory->nodes, cluster->nodes,
-                  (size_t)cluster->nodes_count * sizeof(*cluster->nodes)) == 0 &&
-           memcmp(memory->links, cluster->links, links_bytes(cluster)) == 0 &&
+           same_bytes(memory->nodes, cluster->nodes,
+                      (size_t)cluster->nodes_count * sizeof(*cluster->nodes)) &&
+           same_bytes(memory->links, cluster->links, links_bytes(cluster)) &&
            (!in_force || memcmp(&memory->former, in_force, sizeof(*in_force)) == 0);
 }
 
