@@ -270,10 +270,14 @@ measure_choices(struct shaper *shaper)
             shaper->speed[choice->kind] = speed;
         /* The longest run anywhere. */
         choice->layers_max = 0;
+        /* The optimizer's state is the less the more replicas divide it. */
+        int width =
+            setting->shard_optimizer ? shaper->devices[choice->kind] / choice->tp : 1;
+        width = width > 1 ? width : 1;
         int first = 0;
         for (int end = 1; end <= board->layers; end++) {
-            while (first < end && board_bytes(board, setting, option, 1, 1, first, end) >
-                                      board_room(board, option))
+            while (first < end && board_bytes(board, setting, option, 1, width, first,
+                                              end) > board_room(board, option))
                 first++;
             if (end - first > choice->layers_max)
                 choice->layers_max = end - first;

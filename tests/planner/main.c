@@ -2,7 +2,9 @@
 
 #include <stddef.h>
 
+Suite *suite_choices(void);
 Suite *suite_cluster(void);
+Suite *suite_faults(void);
 Suite *suite_fleet(void);
 Suite *suite_fleet_search(void);
 Suite *suite_muster(void);
@@ -16,8 +18,9 @@ int
 main(void)
 {
     Suite *(*const suites[])(void) = {
-        suite_cluster,      suite_plan,   suite_schedule, suite_workload, suite_fleet,
-        suite_fleet_search, suite_repair, suite_muster,   suite_next,     NULL,
+        suite_cluster, suite_plan,         suite_schedule, suite_workload,
+        suite_fleet,   suite_fleet_search, suite_repair,   suite_muster,
+        suite_next,    suite_choices,      suite_faults,   NULL,
     };
     return suite_run(suites);
 }
