@@ -59,3 +59,14 @@ out:
     buf_release(&answer);
     return status;
 }
+
+bool
+control_tell(const char *folder, const char *request)
+{
+    int fd = dial(folder);
+    size_t len = strlen(request);
+    bool told = fd >= 0 && send(fd, request, len, MSG_NOSIGNAL) == (ssize_t)len;
+    if (fd >= 0)
+        close(fd);
+    return told;
+}

@@ -472,7 +472,8 @@ together_at(const struct history *history, const struct past_fault *heal)
     uint64_t gone = 0, all = 0;
     for (int i = 0; i < history->faults_count; i++)
         if (history->faults[i].action == ACTION_KILL ||
-            history->faults[i].action == ACTION_LEAVE)
+            history->faults[i].action == ACTION_LEAVE ||
+            history->faults[i].action == ACTION_EVICT)
             gone |= history->faults[i].victims;
     for (int n = 0; n < history->scenario->nodes_count; n++)
         all |= history->nodes[n].seen ? UINT64_C(1) << n : 0;
@@ -640,6 +641,68 @@ check_settled(const struct history *history, struct verdict *verdict)
     check(verdict, "settled", passed && asked, "%s", detail);
 }
 
+/* How often it ended because it is evicted, and when first. */
+static int
+ends_of(const struct history *history, int node, int64_t *first_ms)
+{
+    int count = 0;
+    for (size_t i = 0; i < history->marks_count; i++)
+        if (history->marks[i].kind == MARK_EVICTED && history->marks[i].node == node &&
+            count++ == 0)
+            *first_ms = history->marks[i].mono_ms;
+    return count;
+}
+
+/* When the first epoch without it was in force; -1: never. `again`: a later one has it. */
+static int64_t
+out_at(const struct history *history, const struct past_fault *evict, bool *again)
+{
+    int64_t at = -1;
+    *again = false;
+    for (size_t i = 0; i < history->epochs_count; i++) {
+        const struct past_epoch *epoch = &history->epochs[i];
+        bool out = !(epoch->members & evict->victims);
+        if (epoch->epoch <= evict->epoch)
+            continue;
+        if (at >= 0 && !out)
+            *again = true;
+        if (at < 0 && out)
+            at = epoch->first_ms;
+    }
+    return at;
+}
+
+static void
+check_evicted(const struct history *history, struct verdict *verdict)
+{
+    double limit = history->scenario->expect.evicted_within_s;
+    int asked = 0;
+    bool passed = true;
+    char detail[200] = "no node was evicted";
+    for (int i = 0; i < history->faults_count && passed; i++) {
+        const struct past_fault *evict = &history->faults[i];
+        if (evict->action != ACTION_EVICT)
+            continue;
+        asked++;
+        bool again;
+        int node = victim(evict), starts = 1;
+        int64_t ended_ms = 0, out_ms = out_at(history, evict, &again);
+        int ends = ends_of(history, node, &ended_ms);
+        for (int j = 0; j < history->joins_count; j++)
+            starts += history->joins[j].node == node &&
+                      history->joins[j].start_ms > evict->at_ms;
+        double seconds =
+            (double)((ended_ms > out_ms ? ended_ms : out_ms) - evict->at_ms) / 1e3;
+        passed = ends > 0 && ends == starts && out_ms >= 0 && !again && seconds <= limit;
+        snprintf(detail, sizeof(detail),
+                 "%s: out %.2f s after it was asked for, %g s are allowed; %sa member "
+                 "again; it ended for it %d of %d times",
+                 evict->text, out_ms < 0 || ends == 0 ? -1.0 : seconds, limit,
+                 again ? "" : "never ", ends, starts);
+    }
+    check(verdict, "evicted", passed && asked, "%s", detail);
+}
+
 void
 expect_judge(const struct history *history, const struct outcome *outcome,
              struct verdict *verdict)
@@ -672,6 +735,8 @@ expect_judge(const struct history *history, const struct outcome *outcome,
         check_formed(history, verdict);
     if (expect->settled_within_s >= 0)
         check_settled(history, verdict);
+    if (expect->evicted_within_s >= 0)
+        check_evicted(history, verdict);
     if (expect->same_loss_as[0])
         check_same(history, outcome, curve, count, verdict);
     free(curve);

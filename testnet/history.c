@@ -226,6 +226,9 @@ on_event(struct history *history, int node, const struct json *event)
     for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]); i++)
         if (strcmp(kind, marks[i].name) == 0)
             add_mark(history, marks[i].kind, node, mono_ms, event);
+    if (strcmp(kind, "stop") == 0 &&
+        strstr(json_text(json_get(event, "reason"), ""), "was evicted"))
+        add_mark(history, MARK_EVICTED, node, mono_ms, event);
     if (strcmp(kind, "epoch") == 0) {
         on_epoch(history, node, mono_ms, event);
     } else if (strcmp(kind, "step") == 0) {
@@ -282,7 +285,8 @@ bool
 fault_costs(const struct past_fault *fault)
 {
     return fault->action == ACTION_KILL || fault->action == ACTION_STOP ||
-           fault->action == ACTION_CUT || fault->action == ACTION_LEAVE;
+           fault->action == ACTION_CUT || fault->action == ACTION_LEAVE ||
+           fault->action == ACTION_EVICT;
 }
 
 struct past_fault *

@@ -43,7 +43,8 @@ enum mark_kind {
     MARK_PAUSED,
     MARK_RESUMED,
     MARK_ROLLBACK, /* step: to which */
-    MARK_FAILED
+    MARK_FAILED,
+    MARK_EVICTED /* it ended for that reason */
 };
 
 struct past_mark {
@@ -119,7 +120,7 @@ const struct past_epoch *history_newest(const struct history *history);
 bool history_job_ended(const struct history *history);
 
 /* The runner did this now; the faults whose cost is counted are kill, stop, cut,
- * leave. */
+ * leave, evict. */
 struct past_fault *history_fault(struct history *history,
                                  const struct scenario_event *event, uint64_t victims,
                                  int64_t now_ms);

@@ -34,7 +34,8 @@ struct machine {
     bool holds;
     char folder[PATH_BYTES_MAX], log[PATH_BYTES_MAX];
     bool started; /* once at least */
-    bool asked;   /* its end is no surprise: killed or told to leave */
+    bool asked;   /* its end is no surprise: killed, evicted or told to leave */
+    bool evicted; /* for good */
 };
 
 struct runner {
@@ -197,7 +198,7 @@ start_node(struct runner *runner, int node)
     if (process_start(&machine->process, argv, machine->log, &err))
         give_up(runner, "node %s: %s", name_of(runner, node), err.msg);
     machine->started = true;
-    machine->asked = false;
+    machine->asked = machine->evicted;
     screen_say(&runner->screen, clock_ms(), "node %s starts", name_of(runner, node));
 }
 
@@ -530,6 +531,23 @@ fire_at_zone(struct runner *runner, const struct scenario_event *event)
     }
 }
 
+/* By the word of another node. */
+static bool
+evict(struct runner *runner, int node)
+{
+    char request[128];
+    snprintf(request, sizeof(request), "{\"command\": \"evict\", \"node\": \"%s\"}\n",
+             runner->scenario->nodes[node].name);
+    for (int i = 0; i < runner->scenario->nodes_count; i++) {
+        if (i == node || !runs(runner, i) || runner->machines[i].asked ||
+            !control_tell(runner->machines[i].folder, request))
+            continue;
+        runner->machines[node].asked = runner->machines[node].evicted = true;
+        return true;
+    }
+    return false;
+}
+
 /* False: not possible yet. */
 static bool
 fire_at_node(struct runner *runner, const struct scenario_event *event, int node)
@@ -549,6 +567,8 @@ fire_at_node(struct runner *runner, const struct scenario_event *event, int node
     case ACTION_CONTINUE:
         process_continue(&machine->process);
         break;
+    case ACTION_EVICT:
+        return evict(runner, node);
     case ACTION_LEAVE:
         machine->asked = true;
         process_ask_to_end(&machine->process);

@@ -29,7 +29,7 @@ struct event_file {
 struct expect_file {
     double *loss_below, *recovered_within_s, *within, *joined_within_s, *pause_below_s,
         *rejoined_within_s, *healed_within_s, *links_within, *links_by_s,
-        *formed_within_s, *settled_within_s;
+        *formed_within_s, *settled_within_s, *evicted_within_s;
     int64_t *steps, *stages, *replicas, *steps_lost_max, *steps_compared;
     bool new_leader, exact, fenced, minority_paused, links_passive;
     char *same_loss_as;
@@ -81,6 +81,7 @@ static const cyaml_schema_field_t event_fields[] = {
     WORD("heal", OPTIONAL, struct event_file, target[ACTION_HEAL]),
     WORD("join", OPTIONAL, struct event_file, target[ACTION_JOIN]),
     WORD("leave", OPTIONAL, struct event_file, target[ACTION_LEAVE]),
+    WORD("evict", OPTIONAL, struct event_file, target[ACTION_EVICT]),
     NUMBER(event_file, at_s),
     COUNT(event_file, at_step),
     COUNT(event_file, count),
@@ -111,6 +112,7 @@ static const cyaml_schema_field_t expect_fields[] = {
     TRUTH(expect_file, links_passive),
     NUMBER(expect_file, formed_within_s),
     NUMBER(expect_file, settled_within_s),
+    NUMBER(expect_file, evicted_within_s),
     CYAML_FIELD_END};
 static const cyaml_schema_field_t scenario_fields[] = {
     WORD("name", OPTIONAL, struct scenario_file, name),
@@ -131,8 +133,8 @@ static const cyaml_schema_value_t scenario_schema = {
 
 /* ---- names ---- */
 
-static const char *const action_names[ACTIONS] = {"kill",  "stop", "continue", "cut",
-                                                  "stall", "heal", "join",     "leave"};
+static const char *const action_names[ACTIONS] = {
+    "kill", "stop", "continue", "cut", "stall", "heal", "join", "leave", "evict"};
 
 /* Words that events aim at; the others are names. */
 static const char *const target_words[] = {
@@ -385,6 +387,7 @@ take_expect(const struct expect_file *file, struct expectations *out)
     TAKE(links_within);
     TAKE(formed_within_s);
     TAKE(settled_within_s);
+    TAKE(evicted_within_s);
 #undef TAKE
     out->links_by_s = file->links_by_s ? *file->links_by_s : 10;
     out->links_passive = file->links_passive;

@@ -21,6 +21,8 @@
  *   kill      SIGKILL                    continue  SIGCONT
  *   stop      SIGSTOP                    leave     SIGTERM: the node hands over and goes
  *   join      start a node that is not running, on the data folder that it has
+ *   evict     another node is told to evict it; it may be started again with join, and
+ *             has to end again
  *   cut       a zone: its connections to other zones are closed, new ones refused
  *   stall     a zone: bytes to and from other zones wait, connections stay open
  *   heal      a zone: ends cut and stall
@@ -62,6 +64,9 @@
  *                        10); a machine under load has 20 s more
  *   links_passive        ... only those count that rest on the job's own traffic
  *   formed_within_s      from the start of the first node until all are members
+ *   evicted_within_s     each node that was evicted: until it has ended (and so has no
+ *                        connection) and an epoch without it is in force; none has it
+ *                        after that, and each time that it is started again it ends again
  *   settled_within_s     after each event that starts or ends nodes (of several within a
  *                        second after the last): until those that run, and nobody else,
  *                        are members of one epoch that each of them knows
@@ -89,9 +94,10 @@ enum action {
     ACTION_STALL,
     ACTION_HEAL,
     ACTION_JOIN,
-    ACTION_LEAVE
+    ACTION_LEAVE,
+    ACTION_EVICT
 };
-enum { ACTIONS = ACTION_LEAVE + 1 };
+enum { ACTIONS = ACTION_EVICT + 1 };
 
 enum target {
     TARGET_NODE,
@@ -133,7 +139,8 @@ struct expectations {
     double loss_below;
     int64_t steps, stages, replicas, steps_lost_max, steps_compared;
     double recovered_within_s, within, joined_within_s, pause_below_s, rejoined_within_s,
-        healed_within_s, links_within, links_by_s, formed_within_s, settled_within_s;
+        healed_within_s, links_within, links_by_s, formed_within_s, settled_within_s,
+        evicted_within_s;
     bool new_leader, exact, fenced, minority_paused, links_passive;
     char same_loss_as[PATH_BYTES_MAX]; /* a path that can be opened */
 };

@@ -156,7 +156,7 @@ carry(enum frame_kind kind, const uint8_t *data, size_t size, bool make)
                           .swarm = swarm,
                           .from = *key_id(maker),
                           .to = node.id,
-                          .body = body.data,
+                          .body = body.data ? body.data : (const uint8_t *)"",
                           .body_len = body.len};
     const char *why = mesh_carry_take(peer, &frame, &err);
     must(!why || why[0]);
@@ -207,7 +207,7 @@ reply(const uint8_t *data, size_t size, bool awaited)
         buf_add(&body, data, size);
     struct frame frame = {.kind = FRAME_REACH_REPLY,
                           .from = *key_id(maker),
-                          .body = body.data,
+                          .body = body.data ? body.data : (const uint8_t *)"",
                           .body_len = body.len};
     if (paths_reply(&node, &frame, &err))
         must(!awaited && err.code == ERR_WIRE && err.msg[0]);

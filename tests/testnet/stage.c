@@ -32,6 +32,7 @@ stage_set(struct scenario *scenario, struct history *history)
                                              .links_by_s = 10,
                                              .formed_within_s = -1,
                                              .settled_within_s = -1,
+                                             .evicted_within_s = -1,
                                              .within = 1e-3,
                                              .steps_compared = 2}};
     history_init(history, scenario);

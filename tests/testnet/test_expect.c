@@ -259,6 +259,38 @@ START_TEST(joins_are_held_against_their_limits)
 }
 END_TEST
 
+static void
+ends(int node, int ms)
+{
+    stage_line(&history, node,
+               "{\"mono_ms\":%d,\"event\":\"stop\",\"reason\":\"this node was evicted\"}",
+               ms);
+}
+
+START_TEST(who_is_evicted_has_to_end_in_time_and_may_not_come_back)
+{
+    scenario.expect.evicted_within_s = 5;
+    begin();
+    done();
+    fails("evicted", "no node was evicted");
+    stage_fault(&history, ACTION_EVICT, TARGET_NODE, B2, 1000);
+    fails("evicted", "ended for it 0 of 1");
+    stage_epoch(&history, 3, 1, A1, "policy", 5, 7, 7, 3000);
+    fails("evicted", "ended for it 0 of 1");
+    ends(B2, 3500);
+    holds("evicted", "out 2.50 s");
+    scenario.expect.evicted_within_s = 2;
+    fails("evicted", "2 s are allowed");
+    scenario.expect.evicted_within_s = 5;
+    history_join(&history, B2, 6000);
+    fails("evicted", "1 of 2 times");
+    ends(B2, 6200);
+    holds("evicted", "2 of 2 times");
+    stage_epoch(&history, 4, 1, A1, "join", 5, ALL, 7, 7000);
+    fails("evicted", "a member again");
+}
+END_TEST
+
 START_TEST(losses_are_compared_with_another_runs)
 {
     struct scenario other_scenario;
@@ -310,6 +342,7 @@ suite_expect(void)
     tcase_add_test(tests, a_stopped_node_is_fenced_and_rejoins);
     tcase_add_test(tests, a_cut_minority_pauses_and_comes_back);
     tcase_add_test(tests, joins_are_held_against_their_limits);
+    tcase_add_test(tests, who_is_evicted_has_to_end_in_time_and_may_not_come_back);
     tcase_add_test(tests, losses_are_compared_with_another_runs);
     return suite;
 }
