@@ -462,6 +462,28 @@ def a_price_that_is_missing_is_named_under_cost():
     case.refused(2, "price")
 
 
+def a_zone_without_prices_is_named_under_cost():
+    case = Case({(A, C): 8, (A, B): 8}, batch=64, objective="cost")
+    with open(case.path("cluster.yaml"), encoding="utf-8") as file:
+        head, tail = file.read().split("egress:")
+    scenario.write(case.path("cluster.yaml"), head)
+    that("usd_per_gb" in tail, "the scenario has no prices of what leaves a zone")
+    case.refused(2, "price", C, B)
+
+
+def a_zone_that_nothing_joins_is_not_planned_into_pipelines():
+    """A link to nowhere is refused; zones without a link are planned apart."""
+    case = Case({(A, C): 8, (A, B): 4}, batch=64)
+    with open(case.path("cluster.yaml"), encoding="utf-8") as file:
+        lines = file.read().splitlines()
+    between = [x for x in lines if "from:" in x and "curve" in x and f"from: {C}" in x and f"to: {B}" in x]
+    back = [x for x in lines if "from:" in x and "curve" in x and f"from: {B}" in x and f"to: {C}" in x]
+    that(between or back, "the scenario joins no zones")
+    scenario.write(case.path("cluster.yaml"), "\n".join(x for x in lines if x not in between + back) + "\n")
+    zones_used = {r["zone"] for s in case.plan()["stages"] for r in s["replicas"]}
+    that(len(zones_used) == 1, f"one plan over {zones_used}, which nothing joins")
+
+
 def a_scenario_that_is_not_in_the_data_names_the_table():
     for pools, model, table in (("GH-96:us-central1-b:4", "OPT-350", scenario.LINKS),
                                 ("Titan-RTX:us-central1-a:4", "OPT-350", scenario.PRICES),
@@ -491,6 +513,22 @@ def measured_runs_are_predicted():
     that(mean <= 0.06, f"with a correction learnt on the other half: {mean:.1%} of 6.0%")
     sizes = [abs(r["predicted_bytes"] / r["measured_bytes"] - 1) for r in rows if r["file"].startswith("clariden")]
     that(sum(sizes) / len(sizes) <= 0.05, f"memory: {sum(sizes) / len(sizes):.1%} of 5%")
+
+
+def a_run_of_any_model_and_device_in_the_data_is_judged():
+    def run_of(name, model, device, tp, micro_batch, layers):
+        half = layers // 2
+        return name, {"model": model, "mbs": micro_batch, "gbs": 64, "real": 10.0, "max_mem": 2**34, "pipeline_list": [
+            {"layers_per_stage": [list(range(half)), list(range(half, layers))],
+             "tmp_per_stage": [[[[[device, tp, C]], tp]], [[[[device, tp, C]], tp]]]}]}
+    with tempfile.TemporaryDirectory() as folder:
+        for name, run in (run_of("x.json", "GPT-Neo-2.7", A, 4, 2, 34), run_of("y.json", "LLAMA-3-8", G, 4, 1, 35),
+                          run_of("z.json", "OPT-350", V, 2, 1, 26)):
+            scenario.write(os.path.join(folder, name), json.dumps(run))
+        rows = validate.judge(scenario.Data(DATA), FLOTILLA, folder, lambda index: {})
+    that(len(rows) == 3 and all(r["predicted_s"] for r in rows), f"{rows}")
+    for row in rows:
+        that(abs(row["error"] - (row["predicted_s"] / 10.0 - 1)) < 1e-9 and row["predicted_bytes"] > 2**30, f"{row}")
 
 
 # ---- all of them ----

@@ -90,6 +90,13 @@ def plan_of(run):
     return document, pools, micro_batch * sum(counts), sum(len(own) for own in layers)
 
 
+def machine_of(data, device, document):
+    """Devices in one machine: what the data says of the type, else as many as a replica of the run takes."""
+    if device in data.table(MACHINES):
+        return data.find(MACHINES, device, "gpus_per_node")
+    return max(r["tp"] for s in document["stages"] for r in s["replicas"] if r["device"] == device)
+
+
 def evaluate(data, flotilla, folder, path, run, corrections):
     document, pools, sequences, layers = plan_of(run)
     model = model_of(data, path, run, layers)
@@ -97,7 +104,7 @@ def evaluate(data, flotilla, folder, path, run, corrections):
     for device, _ in pools:
         profiles[device] = f"{model}.{device}.json"
         write_json(os.path.join(folder, profiles[device]), profile_of(data, model, device, TOKENS))
-        machine[device] = data.find(MACHINES, device, "gpus_per_node")
+        machine[device] = machine_of(data, device, document)
     text = cluster_text(data, pools, profiles, "replay", machine, priced=False, corrections=corrections)
     write(os.path.join(folder, "cluster.yaml"), text)
     write(os.path.join(folder, "job.yaml"), job_text(model, sequences, more=[FRAMEWORK]))
