@@ -6,6 +6,7 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -130,6 +131,38 @@ START_TEST(a_node_that_waits_for_its_seed_or_its_voters_is_not_well)
 }
 END_TEST
 
+/* Can this process choose bbr for a connection? */
+static bool
+bbr_here(void)
+{
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool can = fd >= 0 && setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "bbr", 3) == 0;
+    if (fd >= 0)
+        close(fd);
+    return can;
+}
+
+START_TEST(what_is_said_of_congestion_control_is_so_on_this_kernel)
+{
+    struct json *near = parsed("{\"members\": []}");
+    doctor_network(&findings, near);
+    const struct finding *ok = about("congestion", FINDING_OK);
+    const struct finding *warn = about("congestion", FINDING_WARN);
+    ck_assert((ok != NULL) != (warn != NULL));
+    if (ok) {
+        ck_assert_msg(bbr_here(), "%s", ok->text);
+        ck_assert(strstr(ok->text, "data connections use bbr"));
+    } else {
+        /* Root may choose what is not on the list of allowed ones. */
+        ck_assert_msg(!bbr_here() || geteuid() == 0, "%s", warn->text);
+        ck_assert(strstr(warn->text, "bbr is not allowed"));
+        ck_assert(strstr(warn->text, "connection of 50 ms"));
+        ck_assert(strstr(warn->text, "tcp_allowed_congestion_control"));
+    }
+    json_free(near);
+}
+END_TEST
+
 START_TEST(this_machine_is_looked_at_and_a_folder_that_cannot_be_written_is_bad)
 {
     char folder[4096], blocked[4200];
@@ -159,6 +192,7 @@ suite_doctor(void)
     tcase_add_test(tests, a_port_that_is_taken_is_named);
     tcase_add_test(tests, a_swarm_larger_than_the_file_limit_is_bad);
     tcase_add_test(tests, a_node_that_waits_for_its_seed_or_its_voters_is_not_well);
+    tcase_add_test(tests, what_is_said_of_congestion_control_is_so_on_this_kernel);
     tcase_add_test(tests,
                    this_machine_is_looked_at_and_a_folder_that_cannot_be_written_is_bad);
     return suite;

@@ -375,6 +375,48 @@ START_TEST(silent_connections_and_random_bytes_disturb_no_training)
 }
 END_TEST
 
+static void
+is_in(const struct peer *peer, int64_t ms)
+{
+    bool in = false;
+    for (int64_t until = clock_ms() + ms; !in && clock_ms() < until;
+         clock_sleep_ms(100)) {
+        struct json *status = peer_status(peer);
+        in = json_bool(json_get(status, "member"), false);
+        json_free(status);
+    }
+    ck_assert_msg(in, "%s is no member", peer->name);
+}
+
+/* It knows no address but where it joined, and nobody is there. */
+START_TEST(who_comes_back_alone_lets_nobody_in_and_finds_its_swarm_where_it_joined)
+{
+    BEGIN();
+    struct peer three;
+    char path[PATH_BYTES_MAX];
+    found_one();
+    peer_start(&two, "two", "--zone", "a", "--join", one.address, "--secret-file",
+               swarm_path("one/swarm.secret"), NULL);
+    peer_event(&two, 30000, NULL, "\"event\":\"joined\"", NULL);
+    peer_kill(&two);
+    peer_kill(&one);
+    ck_assert(file_exists(path_join(path, two.data, "seeds.state")));
+    unlink(path_join(path, two.data, "members.state"));
+    peer_again(&two, NULL);
+    peer_start(&three, "three", "--zone", "a", "--join", two.address, "--secret-file",
+               swarm_path("one/swarm.secret"), NULL);
+    peer_logs(&three, 20000, "has not found its swarm yet; name another seed");
+    ck_assert_int_eq(swarm_wait(three.pid, 5000), 1);
+    peer_logs(&two, 20000, "this node has not found its swarm again; asking");
+    peer_again(&one, NULL);
+    is_in(&two, 40000);
+    peer_start(&three, "three", "--zone", "a", "--join", two.address, "--secret-file",
+               swarm_path("one/swarm.secret"), NULL);
+    peer_event(&three, 30000, NULL, "\"event\":\"epoch\"", "\"name\":\"one\"",
+               "\"name\":\"two\"", "\"name\":\"three\"", NULL);
+}
+END_TEST
+
 Suite *
 suite_join_swarm(void)
 {
@@ -389,5 +431,7 @@ suite_join_swarm(void)
     tcase_add_test(tests, a_member_of_another_swarm_is_told_so_by_both_sides);
     tcase_add_test(tests, a_key_that_nobody_knows_is_refused_and_counted);
     tcase_add_test(tests, silent_connections_and_random_bytes_disturb_no_training);
+    tcase_add_test(
+        tests, who_comes_back_alone_lets_nobody_in_and_finds_its_swarm_where_it_joined);
     return suite;
 }

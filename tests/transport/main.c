@@ -23,20 +23,33 @@ Suite *suite_score(void);
 Suite *suite_detour(void);
 Suite *suite_handshakes(void);
 Suite *suite_bulk_rate(void);
+Suite *suite_congestion(void);
 
 int
 main(void)
 {
-    Suite *(*const suites[])(void) = {suite_base,       suite_codec,
-                                      suite_key,        suite_frame,
-                                      suite_address,    suite_json,
-                                      suite_loop,       suite_admit,
-                                      suite_bulk,       suite_bulk_chunk,
-                                      suite_group_ring, suite_bulk_flow,
-                                      suite_yaml,       suite_join,
-                                      suite_mesh,       suite_mesh_ways,
-                                      suite_score,      suite_detour,
-                                      suite_handshakes, suite_bulk_rate,
-                                      suite_bulk_ways,  NULL};
+    Suite *(*const suites[])(void) = {suite_base,
+                                      suite_codec,
+                                      suite_key,
+                                      suite_frame,
+                                      suite_address,
+                                      suite_json,
+                                      suite_loop,
+                                      suite_admit,
+                                      suite_bulk,
+                                      suite_bulk_chunk,
+                                      suite_group_ring,
+                                      suite_bulk_flow,
+                                      suite_yaml,
+                                      suite_join,
+                                      suite_mesh,
+                                      suite_mesh_ways,
+                                      suite_score,
+                                      suite_detour,
+                                      suite_handshakes,
+                                      suite_bulk_rate,
+                                      suite_bulk_ways,
+                                      suite_congestion,
+                                      NULL};
     return suite_run(suites);
 }
