@@ -16,7 +16,8 @@ enum {
     SURE_DEPTH = 8,     /* depths that are sure of some */
     KEPT_EACH = 8,      /* of one setting and depth */
     QUICK_SHAPES = 100, /* the same of a quick search */
-    QUICK_CUT = 12
+    QUICK_CUT = 12,
+    QUICK_CHOICES = 8
 };
 
 /* A kind of device with a degree, as one setting has it. */
@@ -590,13 +591,17 @@ pick_freely(struct shaper *shaper)
     }
 }
 
+/* In a quick search with many choices half the stages each, else any number of them. */
 static void
 pick_two(struct shaper *shaper)
 {
     int n = shaper->stages;
+    bool halves = shaper->board->request->quick && shaper->choices_count > QUICK_CHOICES;
+    int least = halves && n > 1 ? n / 2 : 1;
     for (int a = 0; a < shaper->choices_count; a++) {
         for (int b = a; b < shaper->choices_count; b++) {
-            for (int count = 1; count < (a == b ? 2 : n); count++) {
+            int end = a == b || halves ? least + 1 : n;
+            for (int count = least; count < end; count++) {
                 for (int s = 0; s < n; s++)
                     shaper->picked[s] = (uint8_t)(s < count ? a : b);
                 guess_picked(shaper);

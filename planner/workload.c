@@ -207,14 +207,35 @@ place(int64_t *end, int64_t floats)
     return start;
 }
 
+/* Floats of one tensor in an arena. */
+static int64_t
+tensor_floats(const struct model_shape *shape, int index)
+{
+    struct tensor_spec tensor;
+    tensor_measure(shape, index, &tensor);
+    return aligned(tensor.elements);
+}
+
 static int64_t
 tensors_floats(const struct model_shape *shape, int first, int count)
 {
+    int end = first + count;
+    int blocks_end = EMBEDDING_TENSORS + BLOCK_TENSORS * shape->blocks;
     int64_t sum = 0;
-    for (int i = first; i < first + count; i++) {
-        struct tensor_spec tensor;
-        tensor_measure(shape, i, &tensor);
-        sum += aligned(tensor.elements);
+    for (int i = first; i < end;) {
+        int left = (end < blocks_end ? end : blocks_end) - i;
+        bool block_starts =
+            i >= EMBEDDING_TENSORS && (i - EMBEDDING_TENSORS) % BLOCK_TENSORS == 0;
+        if (!block_starts || left < 2 * BLOCK_TENSORS) {
+            sum += tensor_floats(shape, i++);
+            continue;
+        }
+        /* All blocks are alike. */
+        int64_t block = 0;
+        for (int t = 0; t < BLOCK_TENSORS; t++)
+            block += tensor_floats(shape, i + t);
+        sum += block * (left / BLOCK_TENSORS);
+        i += left / BLOCK_TENSORS * BLOCK_TENSORS;
     }
     return sum;
 }
