@@ -3,12 +3,14 @@
  * and a peer that was let in and says nonsense. It serves its valid peer throughout, its
  * memory stays bounded, and its log says who.
  */
+#include "gossip/message.h"
 #include "tests/node/swarm.h"
 #include "tests/suite.h"
 #include "transport/base/alloc.h"
 #include "transport/base/clock.h"
 #include "transport/base/file.h"
 #include "transport/base/rng.h"
+#include "transport/codec.h"
 #include "transport/frame.h"
 #include "transport/loop.h"
 #include "transport/socket.h"
@@ -375,6 +377,122 @@ START_TEST(a_peer_that_says_nonsense_or_too_much_is_named_and_hung_up_on)
 }
 END_TEST
 
+/* The record that one keeps of two, as two signed it. */
+static void
+record_of_two(struct buf *out_record, struct record *record)
+{
+    struct err err;
+    bool found = false;
+    for (int64_t until = clock_ms() + 10000; !found && clock_ms() < until;
+         clock_sleep_ms(100)) {
+        struct buf bytes = {0};
+        if (file_read(swarm_path("one/members.state"), 1 << 20, &bytes, &err))
+            continue;
+        struct reader *reader = reader_open(bytes.data, bytes.len, &err);
+        size_t count = reader ? reader_enter(reader, 0, 16) : 0, len;
+        for (size_t i = 0; i < count; i++) {
+            const uint8_t *at = reader_bytes(reader, RECORD_BYTES_MAX, &len);
+            if (found || !at || record_peek(at, len, record, &err) ||
+                strcmp(record->name, "two") != 0)
+                continue;
+            found = true;
+            buf_add(out_record, at, len);
+        }
+        if (reader) {
+            reader_leave(reader);
+            reader_close(&reader, &err);
+        }
+        buf_release(&bytes);
+    }
+    ck_assert_msg(found, "one has no record of two");
+}
+
+static void
+say_record(struct dial *dial, uint64_t sequence, const struct buf *record)
+{
+    struct draft draft = {.incarnation = UINT64_C(1) << 32, .version = 1};
+    struct buf body = {0};
+    draft_state(&draft, record->data, record->len, NULL, 0);
+    draft_encode(&draft, &body);
+    say_frame(dial, FRAME_RUMORS, sequence, body.data, body.len);
+    buf_release(&body);
+    draft_release(&draft);
+}
+
+/* What one shows of two's address. */
+static void
+address_of_two(char text[ADDRESS_BYTES_MAX + 8])
+{
+    struct json *status = peer_status(&one);
+    const struct json *members = json_get(status, "members");
+    text[0] = '\0';
+    for (size_t i = 0; i < json_count(members); i++)
+        if (strcmp(json_text(json_get(json_at(members, i), "name"), ""), "two") == 0)
+            snprintf(text, ADDRESS_BYTES_MAX + 8, "%s",
+                     json_text(json_get(json_at(members, i), "address"), ""));
+    json_free(status);
+}
+
+START_TEST(what_a_peer_forges_or_repeats_of_another_changes_nothing_and_is_named)
+{
+    BEGIN();
+    open_swarm();
+    join(&evil, "evil");
+    struct buf old = {0}, forged = {0}, inner = {0}, body = {0};
+    struct record record;
+    record_of_two(&old, &record);
+    peer_kill(&evil);
+    peer_event(&one, 20000, NULL, "\"event\":\"epoch\"", "\"cause\":\"loss\"", NULL);
+    become_evil();
+    train(); /* two has a newer record by now */
+    bool up;
+    struct dial *dial = dial_as_evil(&up);
+    ck_assert(up);
+    char before[ADDRESS_BYTES_MAX + 8], after[ADDRESS_BYTES_MAX + 8], text[160], name[16];
+    address_of_two(before);
+    ck_assert_str_eq(before, two.address);
+    /* Its record of before, as it was; and one that two never made, with another address. */
+    uint64_t sequence = 0;
+    for (int i = 0; i < 5; i++)
+        say_record(dial, ++sequence, &old);
+    record.version += 1000;
+    snprintf(record.address, sizeof(record.address), "127.0.0.1:9");
+    struct id theirs = record.id;
+    record.id = *key_id(key);
+    record_sign(&record, key, &swarm, &forged);
+    uint8_t *at = memmem(forged.data, forged.len, record.id.bytes, ID_BYTES);
+    ck_assert_ptr_nonnull(at);
+    memcpy(at, theirs.bytes, ID_BYTES);
+    record.id = theirs;
+    say_record(dial, ++sequence, &forged);
+    snprintf(text, sizeof(text), "record of node %s is not signed by it",
+             id_short(&record.id, name));
+    peer_logs(&one, 10000, text);
+    /* In two's name, by evil as the carrier. */
+    frame_pack_plain(&record.id, &swarm, FRAME_LEAVE, &target, 1, "\xa1x", 2, &inner);
+    writer_array(&body, 1);
+    writer_bytes(&body, inner.data, inner.len);
+    say_frame(dial, FRAME_CARRIED, ++sequence, body.data, body.len);
+    snprintf(text, sizeof(text), "it carries a frame that its maker did not sign from=%s",
+             id_short(key_id(key), name));
+    peer_logs(&one, 10000, text);
+    peer_advances(&two, 5, 60000);
+    address_of_two(after);
+    ck_assert_str_eq(after, two.address);
+    char line[8192];
+    peer_event(&two, 1000, line, "\"event\":\"epoch\"", NULL);
+    nobody_was_lost(line);
+    dial_close(dial);
+    buf_release(&old);
+    buf_release(&forged);
+    buf_release(&inner);
+    buf_release(&body);
+    key_free(key);
+    loop_free(loop);
+    loop_teardown();
+}
+END_TEST
+
 Suite *
 suite_hostile(void)
 {
@@ -384,5 +502,7 @@ suite_hostile(void)
     tcase_add_test(tests,
                    strangers_who_hold_handshakes_open_or_have_no_key_take_nothing_away);
     tcase_add_test(tests, a_peer_that_says_nonsense_or_too_much_is_named_and_hung_up_on);
+    tcase_add_test(tests,
+                   what_a_peer_forges_or_repeats_of_another_changes_nothing_and_is_named);
     return suite;
 }
