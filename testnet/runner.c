@@ -22,7 +22,7 @@ enum {
     LINKS_MS = 200,   /* ask for the links again */
     LINKS_MS_MAX = 3000,
     AFTER_END_MS = 500, /* the last lines of all logs */
-    SATISFY_MS = 15000, /* what is expected after the last event */
+    SATISFY_MS = 15000, /* what is expected after the last event, if nothing says so */
     STOP_MS = 3000
 };
 
@@ -669,6 +669,14 @@ events_left(const struct runner *runner, bool in_time)
     return left;
 }
 
+/* How long what is expected after the last event may take to come true. */
+static int64_t
+satisfy_ms(const struct scenario *scenario)
+{
+    int64_t settled_ms = (int64_t)(scenario->expect.settled_within_s * 1e3);
+    return settled_ms > SATISFY_MS ? settled_ms : SATISFY_MS;
+}
+
 static bool
 over(struct runner *runner, int64_t now)
 {
@@ -695,7 +703,8 @@ over(struct runner *runner, int64_t now)
         return true;
     if (now - runner->ended_ms < AFTER_END_MS || events_left(runner, true))
         return false;
-    return expect_satisfied(history) || now - runner->ended_ms > SATISFY_MS;
+    return expect_satisfied(history) ||
+           now - runner->ended_ms > satisfy_ms(runner->scenario);
 }
 
 static void

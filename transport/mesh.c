@@ -20,6 +20,7 @@ enum {
         1000, /* a connection that held this long is redialled at once when it closes */
     TICK_MS = 250,
     IDLE_MS = 60000,
+    KEEP_FIRST = 24,  /* until the owner says whom to keep: not a thousand at once */
     DEMAND_MAX = 96,  /* connections beyond those that are kept; the idlest gives way */
     DIALLING_MAX = 64 /* dials under way */
 };
@@ -67,7 +68,7 @@ mesh_find_or_add(struct mesh *mesh, const struct id *id)
     peer->mesh = mesh;
     peer->id = *id;
     peer->back_fd = -1;
-    peer->kept = mesh->keep_all;
+    peer->kept = mesh->keep_all && (mesh->told || mesh->count < KEEP_FIRST);
     score_init(&peer->words, &score_words, now);
     score_init(&peer->gives, &score_carried, now);
     score_init(&peer->takes, &score_carried, now);
@@ -627,6 +628,7 @@ mesh_keep(struct mesh *mesh, const struct id *ids, size_t count)
     if (sorted)
         qsort(sorted, count, sizeof(*sorted), compare_ids);
     mesh->keep_all = ids == NULL;
+    mesh->told = true;
     for (int i = 0; i < mesh->count; i++) {
         struct mesh_peer *peer = mesh->peers[i];
         bool kept =

@@ -73,7 +73,7 @@ struct mesh {
     struct id self;
     struct listener *listener;
     int tick;
-    bool keep_all;
+    bool keep_all, told; /* told: by mesh_keep() */
     int count;
     struct mesh_peer *peers[MEMBERS_MAX]; /* sorted by id */
     struct buf out, inner, carry;
