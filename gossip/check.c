@@ -136,15 +136,6 @@ probe_answered(struct gossip *gossip, struct probe *probe, bool direct,
     }
 }
 
-/* Of many who were asked most should say at least that they got no answer either: where
- * two thirds are silent the fault is with us, or with all, and is no word against one. */
-static bool
-answered_for(const struct probe *probe)
-{
-    return probe->helpers_count <= HELPERS_MAX ||
-           probe->refusals * 3 >= probe->helpers_count;
-}
-
 /* No answer in time, though others were asked. */
 static void
 failed(struct gossip *gossip, const struct probe *probe, struct effects *effects)
@@ -167,8 +158,7 @@ failed(struct gossip *gossip, const struct probe *probe, struct effects *effects
         entry->denied = true;
     if (probe->kind == PROBE_WATCH && silent && entry->misses < UINT8_MAX)
         entry->misses++;
-    if ((probe->kind == PROBE_ROUND && answered_for(probe)) ||
-        (probe->kind == PROBE_WATCH && entry->misses < 2))
+    if (probe->kind == PROBE_ROUND || (probe->kind == PROBE_WATCH && entry->misses < 2))
         core_suspect(gossip, entry, why, effects);
     else if (suspected && silent && core_enough(gossip, entry))
         core_expire(gossip, entry, why, effects);
