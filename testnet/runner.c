@@ -98,20 +98,6 @@ let_ports_go(struct machine *machine)
     machine->holds = false;
 }
 
-/* Does what goes between two zones go by the relay? Only where it does something to it:
- * a link is shaped, or zones are cut off or stall. */
-static bool
-relayed(const struct scenario *scenario, int from, int to)
-{
-    bool shaped = scenario->links[from][to].mbit_per_s > 0 ||
-                  scenario->links[from][to].delay_ms > 0 ||
-                  scenario->links[to][from].mbit_per_s > 0 ||
-                  scenario->links[to][from].delay_ms > 0;
-    for (int i = 0; i < scenario->events_count && !shaped; i++)
-        shaped = scenario->events[i].target == TARGET_ZONE;
-    return from != to && shaped;
-}
-
 static int
 start_relay(struct runner *runner, struct err *err)
 {
@@ -129,7 +115,7 @@ start_relay(struct runner *runner, struct err *err)
         return -1;
     for (int i = 0; i < scenario->nodes_count; i++)
         for (int from = 0; from < zones; from++)
-            if (relayed(scenario, from, scenario->nodes[i].zone) &&
+            if (scenario_relayed(scenario, from, scenario->nodes[i].zone) &&
                 relay_open(runner->relay, &runner->machines[i].base,
                            scenario->nodes[i].zone, from, &runner->via[i][from], err))
                 return -1;
@@ -182,7 +168,8 @@ write_config(const struct runner *runner, int node, struct err *err)
     }
     int routes = 0;
     for (int i = 0; i < scenario->nodes_count; i++) {
-        if (!relayed(scenario, scenario->nodes[node].zone, scenario->nodes[i].zone))
+        if (!scenario_relayed(scenario, scenario->nodes[node].zone,
+                              scenario->nodes[i].zone))
             continue;
         address_text(&runner->machines[i].base, address);
         address_text(&runner->via[i][scenario->nodes[node].zone], via);

@@ -599,3 +599,15 @@ scenario_free(struct scenario *scenario)
     free(scenario->job);
     free(scenario);
 }
+
+bool
+scenario_relayed(const struct scenario *scenario, int from, int to)
+{
+    const struct scenario_link *there = &scenario->links[from][to],
+                               *back = &scenario->links[to][from];
+    bool shaped = there->mbit_per_s > 0 || there->delay_ms > 0 || back->mbit_per_s > 0 ||
+                  back->delay_ms > 0;
+    for (int i = 0; i < scenario->events_count && !shaped; i++)
+        shaped = scenario->events[i].target == TARGET_ZONE;
+    return from != to && shaped;
+}

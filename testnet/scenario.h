@@ -162,6 +162,10 @@ struct scenario {
 struct scenario *scenario_read(const char *path, struct err *err);
 void scenario_free(struct scenario *scenario);
 
+/* Does what goes between two zones go by the relay? Only where that does something to it:
+ * their link is shaped in either direction, or zones are cut off or stall. */
+bool scenario_relayed(const struct scenario *scenario, int from, int to);
+
 /* "kill", "cut"; "kill leader", "cut b" (returns `text`). */
 const char *action_name(enum action action);
 const char *event_text(const struct scenario *scenario,

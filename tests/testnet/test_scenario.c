@@ -66,6 +66,25 @@ START_TEST(the_designs_example_is_read)
 }
 END_TEST
 
+START_TEST(only_what_is_shaped_or_may_be_cut_goes_by_the_relay)
+{
+    struct scenario *scenario = read_text(
+        "nodes: [{name: a1, zone: a}, {name: b1, zone: b}, {name: c1, zone: c}]\n"
+        "links: [{from: a, to: b, mbit_per_s: 100, delay_ms: 20}]\n"
+        "events: [{kill: leader, at_s: 5}]\n");
+    ck_assert_msg(scenario != NULL, "%s", err.msg);
+    ck_assert(scenario_relayed(scenario, 0, 1) && scenario_relayed(scenario, 1, 0));
+    ck_assert(!scenario_relayed(scenario, 0, 2) && !scenario_relayed(scenario, 2, 1));
+    ck_assert(!scenario_relayed(scenario, 0, 0));
+    scenario_free(scenario);
+    scenario = read_text("nodes: [{name: a1, zone: a}, {name: b1, zone: b}]\n"
+                         "events: [{cut: b, at_s: 5}]\n");
+    ck_assert_msg(scenario != NULL, "%s", err.msg);
+    ck_assert(scenario_relayed(scenario, 0, 1) && scenario_relayed(scenario, 1, 0));
+    scenario_free(scenario);
+}
+END_TEST
+
 START_TEST(a_jobs_paths_are_from_the_scenarios_folder_and_its_lines_stay)
 {
     struct scenario *scenario = read_text("nodes: [{name: a, zone: z}]\njob:\n"
@@ -175,6 +194,7 @@ suite_scenario(void)
     Suite *suite = suite_create("scenario");
     TCase *tests = suite_case(suite, "scenario", 10);
     tcase_add_test(tests, the_designs_example_is_read);
+    tcase_add_test(tests, only_what_is_shaped_or_may_be_cut_goes_by_the_relay);
     tcase_add_test(tests, a_jobs_paths_are_from_the_scenarios_folder_and_its_lines_stay);
     tcase_add_test(tests, a_job_may_be_a_file_of_its_own);
     tcase_add_test(tests, what_is_wrong_has_a_sentence);
