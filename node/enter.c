@@ -184,6 +184,12 @@ take_answer(struct node *node, const void *body, size_t len, struct err *err)
     node->found = true;
     if (!node->asks_again)
         seeds_remember(node);
+    char kept[PATH_BYTES_MAX];
+    /* Who came back with another secret than its folder has: the seed knows it, too. */
+    if (node->entered && !node->asks_again &&
+        secret_write(node->secret, path_join(kept, node->config.data, STATUS_SECRET_FILE),
+                     err))
+        return -1;
     if (!node->entered) {
         node->swarm = swarm;
         char path[PATH_BYTES_MAX];

@@ -103,7 +103,8 @@ look_at_evicted(void)
         return;
     if (host->node && guard_below(80) == 0)
         host_crash(host); /* it waits in vain at closed doors */
-    else if (!host->node && guard.attempts < ATTEMPTS_MAX && guard_below(15) == 0)
+    else if (!host->node && !host->banned && guard.attempts < ATTEMPTS_MAX &&
+             guard_below(15) == 0)
         come_back(host);
     if (guard.extra == 0) {
         guard.extra = 1;
@@ -111,7 +112,7 @@ look_at_evicted(void)
     }
     struct host *stranger = &world.hosts[guard.first_extra];
     const struct host *at = seed();
-    if (!stranger->node && at && guard_below(20) == 0) {
+    if (!stranger->node && !stranger->banned && at && guard_below(20) == 0) {
         disk_put(stranger, "given", guard.old_secret.data, guard.old_secret.len);
         host_start(stranger, at->address);
     } else if (stranger->node && guard_below(60) == 0) {
@@ -160,7 +161,7 @@ look_at_guests(void)
             host = exile_host(index);
         if (!host->outcast)
             continue;
-        if (!host->node && guard_below(10) == 0)
+        if (!host->node && !host->banned && guard_below(10) == 0)
             host_start(host, guard.invite);
         if (!host->node || !host->node->entered)
             continue;
@@ -187,7 +188,8 @@ look_at_list(void)
             index < world.hosts_count ? &world.hosts[index] : exile_host(index);
         if (!host->outcast)
             continue;
-        if (!host->node && guard_below(15) == 0 && (i == 0 || !guard.calm)) {
+        if (!host->node && !host->banned && guard_below(15) == 0 &&
+            (i == 0 || !guard.calm)) {
             give(host, at);
             host_start(host, at->address);
         }
@@ -271,7 +273,7 @@ look_at_island(void)
     if (!other->outcast)
         return;
     const struct host *at = world.now_us < guard.met_us ? host : seed();
-    if (!other->node && at && at->node && guard_below(5) == 0) {
+    if (!other->node && !other->banned && at && at->node && guard_below(5) == 0) {
         give(other, &world.hosts[0]);
         host_start(other, at->address);
     }
