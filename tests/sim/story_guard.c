@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { SHARE = 5, ASK_AGAIN_US = 3 * SECOND, STREAM = 7 };
+enum { SHARE = 5, PAUSE_US = 12 * SECOND, ASK_AGAIN_US = 3 * SECOND, STREAM = 7 };
 
 struct guard guard;
 
@@ -75,6 +75,9 @@ ask_evict(void)
     snprintf(request, sizeof(request), "{\"command\": \"evict\", \"node\": \"%s\"}\n",
              id_text(&guard.evicted, text));
     world_say("%s is told to evict n%d", from->address, guard.subject);
+    /* Stopped, it closes nothing itself: the others have to. */
+    if (!guard.asked && guard_below(2) == 0)
+        host_pause(&world.hosts[guard.subject], PAUSE_US);
     guard.asked = true;
     system_ask(from, request, on_evict_answer);
 }
