@@ -36,7 +36,7 @@ static const struct round {
     int64_t tries;
     double threshold;
 } rounds[ROUNDS] = {
-    {SHAPES_MAX, 300, 0.03}, {64, 2000, 0.02}, {16, 8000, 0.015}, {4, 30000, 0.004}};
+    {SHAPES_MAX, 300, 0.03}, {32, 4000, 0.02}, {8, 20000, 0.01}, {4, 40000, 0.003}};
 static const struct round quick_rounds[QUICK_ROUNDS] = {
     {12, 150, 0.03}, {4, 400, 0.015}, {1, 800, 0.005}};
 
