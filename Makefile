@@ -178,7 +178,7 @@ sim: $(BUILD)/sim $(BUILD)/sim_mutants
 	@tests/deps.sh spin
 	@BUILD=$(BUILD) SEEDS=$(or $(SEEDS),2000) tests/sim.sh
 sim-mutants: $(BUILD)/sim_mutants
-	$(BUILD)/sim_mutants --mutants 400
+	$(BUILD)/sim_mutants --mutants 2000
 soak: $(BUILD)/sim
 	$(BUILD)/sim --soak $(BUILD)/soak.state --seeds $(or $(SOAK_SEEDS),100000) --jobs $(or $(JOBS),$(shell nproc))
 

@@ -7,7 +7,7 @@ began=$(date +%s)
 tests/model/run.sh
 model=$?
 case $model in 0) said=ok ;; *) said=FAILED ;; esac
-"$build"/sim_mutants --mutants 400 --jobs "$jobs" >"$build"/sim_mutants.out 2>&1
+"$build"/sim_mutants --mutants 2000 --jobs "$jobs" >"$build"/sim_mutants.out 2>&1
 mutants=$?
 cat "$build"/sim_mutants.out
 caught=$(sed -n 's/^sim: \(.*\) mutants caught.*/\1/p' "$build"/sim_mutants.out)
