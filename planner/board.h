@@ -128,6 +128,19 @@ board_send_s(const struct board *board, const struct setting *setting,
         ->send_s[(int64_t)curve * board->sizes_count + board->size_of_layer[layer]];
 }
 
+/* In the replay one device of a group sends to one of the next. */
+static inline double
+board_boundary_s(const struct board *board, const struct setting *setting,
+                 const struct option *from, const struct option *to, int layer)
+{
+    int32_t curve = *fleet_link(board->fleet, from->pool, 0, to->pool, 0);
+    if (curve < 0 ||
+        *fleet_link(board->fleet, from->pool, from->slot, to->pool, to->slot) < 0)
+        return FLEET_NEVER_S;
+    return setting
+        ->send_s[(int64_t)curve * board->sizes_count + board->size_of_layer[layer]];
+}
+
 /* How long a stage of a pipeline is busy with a micro-batch, and how long that micro-batch is
  * on its way through the stage and on to the next ones. `before` and `after` are the neighbours'
  * options, NULL at the ends. */
@@ -135,9 +148,35 @@ struct leg_cost {
     double busy_s;
     double path_s;
 };
-struct leg_cost board_leg(const struct board *board, const struct setting *setting,
-                          int stages, const struct option *before,
-                          const struct option *option, const struct option *after,
-                          int first, int end);
+static inline struct leg_cost
+board_leg(const struct board *board, const struct setting *setting, int stages,
+          const struct option *before, const struct option *option,
+          const struct option *after, int first, int end)
+{
+    double compute_s = board_compute_s(setting, option, first, end);
+    double activation_s = 0.0;
+    double gradient_s = 0.0;
+    if (board->published) {
+        if (after)
+            activation_s = board_send_s(board, setting, option, after, end - 1);
+        if (before)
+            gradient_s = board_send_s(board, setting, option, before, first);
+        double transfer_s = activation_s + gradient_s;
+        if (before && !after)
+            transfer_s = 2.0 * gradient_s;
+        else if (!before && stages > 3)
+            transfer_s = 2.0 * activation_s;
+        return (struct leg_cost){compute_s + transfer_s, compute_s + transfer_s};
+    }
+    if (after)
+        activation_s = board_boundary_s(board, setting, option, after, end - 1);
+    if (before)
+        gradient_s = board_boundary_s(board, setting, option, before, first - 1);
+    double transfer_s = activation_s + gradient_s;
+    double busy_s = compute_s > transfer_s ? compute_s : transfer_s;
+    if (!board->request->framework.overlap)
+        busy_s = compute_s + transfer_s;
+    return (struct leg_cost){busy_s, compute_s + transfer_s};
+}
 
 #endif

@@ -584,9 +584,9 @@ look_at_zones(struct searcher *searcher)
     drop_twins(searcher);
 }
 
-int
-fleet_search(const struct fleet_request *request, const struct fleet *fleet,
-             struct fleet_answer *out, struct err *err)
+static int
+search(const struct fleet_request *request, const struct fleet *fleet, bool reasons,
+       struct fleet_answer *out, struct err *err)
 {
     if (request->sequences < 1 || request->sequences > FLEET_SEQUENCES_MAX)
         return err_set(err, ERR_USAGE, "a batch of %d sequences, the limit is 1 to %d",
@@ -602,7 +602,7 @@ fleet_search(const struct fleet_request *request, const struct fleet *fleet,
     int rc = 0;
     if (!choose(&searcher, out))
         rc = no_plan(&searcher, err);
-    else if (!request->quick)
+    else if (reasons)
         out->rejections_count =
             reject_list(searcher.board, &out->estimate, out->rejections);
     out->candidates = searcher.weighed;
@@ -613,6 +613,20 @@ fleet_search(const struct fleet_request *request, const struct fleet *fleet,
 }
 
 int
+fleet_search(const struct fleet_request *request, const struct fleet *fleet,
+             struct fleet_answer *out, struct err *err)
+{
+    return search(request, fleet, !request->quick, out, err);
+}
+
+int
+fleet_search_plan(const struct fleet_request *request, const struct fleet *fleet,
+                  struct fleet_answer *out, struct err *err)
+{
+    return search(request, fleet, false, out, err);
+}
+
+int
 fleet_gain(const struct fleet_request *request, const struct fleet *fleet, int pool,
            struct estimate *out, struct err *err)
 {
@@ -620,7 +634,7 @@ fleet_gain(const struct fleet_request *request, const struct fleet *fleet, int p
     struct fleet *more = fleet_copy(fleet);
     more->pools[pool].devices += more->kinds[more->pools[pool].kind].machine_devices;
     struct fleet_answer answer;
-    int rc = fleet_search(request, more, &answer, err);
+    int rc = fleet_search_plan(request, more, &answer, err);
     if (rc == 0) {
         *out = answer.estimate;
         fleet_answer_release(&answer);

@@ -465,7 +465,7 @@ find_next(struct repairer *repairer, struct err *err)
     consider_staying(repairer);
     consider_mending(repairer);
     struct fleet_answer afresh;
-    int rc = fleet_search(remains->request, remains->after, &afresh, err);
+    int rc = fleet_search_plan(remains->request, remains->after, &afresh, err);
     if (rc == 0) {
         struct fleet_plan plan = afresh.plan;
         memset(&afresh.plan, 0, sizeof(afresh.plan));

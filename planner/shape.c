@@ -138,6 +138,9 @@ cut_best(const struct cut *cut, double cap_s, int16_t *first, double *slowest_s)
                 continue;
             int last_end = s + 1 < cut->stages ? n - (cut->stages - s - 1) : n;
             for (int b = s + 1 < cut->stages ? a + 1 : n; b <= last_end; b++) {
+                /* No way through here is shorter than what leads to it. */
+                if (here[b] >= 0.0 && before[a] >= here[b])
+                    continue;
                 int64_t at = cut_at(cut, s, a, b);
                 double busy_s = cut->busy_s[at];
                 if (busy_s < 0.0)

@@ -56,6 +56,18 @@ static const struct row rows[] = {
     {"4096, published model", NULL, 0, 0, 10.0, {"--published", NULL}},
 };
 
+/* A machine is lost: from these pools to those. */
+static const struct repair {
+    const char *name;
+    struct row before, after;
+} repairs[] = {
+    {"repair: 256 A lose a machine", {.pools = A "a:256"}, {.pools = A "a:252"}},
+    {"repair: 128 A + 128 V lose one",
+     {.pools = A "a:128," V "a:128"},
+     {.pools = A "a:124," V "a:128"}},
+};
+static const double repair_cpu_s_max = 0.2;
+
 struct took {
     double wall_s;
     double cpu_s;
@@ -186,6 +198,51 @@ bench_row(const struct row *row, const char *flotilla, const char *folder)
     return valid && good && fast;
 }
 
+/* The next plan after a loss; the price of the way taken is not above those of the others. */
+static bool
+bench_repair(const struct repair *repair, const char *flotilla, const char *folder)
+{
+    char before[300], after[300], cluster[400], now[400], job[400], plan[300], next[300];
+    snprintf(before, sizeof(before), "%s/before", folder);
+    snprintf(after, sizeof(after), "%s/after", folder);
+    snprintf(cluster, sizeof(cluster), "%s/cluster.yaml", before);
+    snprintf(now, sizeof(now), "%s/cluster.yaml", after);
+    snprintf(job, sizeof(job), "%s/job.yaml", after);
+    snprintf(plan, sizeof(plan), "%s/plan.json", folder);
+    snprintf(next, sizeof(next), "%s/next.json", folder);
+    char *binary = (char *)(uintptr_t)flotilla;
+    char *first[] = {binary, "plan", "--cluster", cluster, "--job", job, "--json", NULL};
+    char *second[] = {binary,      "plan", "--before", cluster, "--current", plan,
+                      "--cluster", now,    "--job",    job,     "--json",    NULL};
+    if (!write_scenario(&repair->before, before, next) ||
+        !write_scenario(&repair->after, after, next) || run(first, plan).status != 0) {
+        printf("%-32s there is no plan to repair\n", repair->name);
+        return false;
+    }
+    struct took took = run(second, next);
+    struct err err;
+    struct json *root = json_read(next, FILE_BYTES_MAX, &err);
+    const struct json *found = root ? json_get(root, "repair") : NULL;
+    double taken_s = 1e15;
+    double least_s = 1e15;
+    static const char *const ways[] = {"stay", "mend", "afresh"};
+    for (int i = 0; found && i < 3; i++) {
+        double total_s = json_double(json_get(json_get(found, ways[i]), "total_s"), 1e15);
+        const char *way = json_text(json_get(found, "way"), "");
+        if (strcmp(way, ways[i]) == 0)
+            taken_s = total_s;
+        least_s = total_s < least_s ? total_s : least_s;
+    }
+    json_free(root);
+    bool good = took.status == 0 && taken_s < 1e15 && taken_s <= least_s;
+    bool fast = took.cpu_s <= repair_cpu_s_max && took.peak_kib <= PEAK_KIB_MAX;
+    printf("%-32s %57.2f s %7.2f s of %4.1f %6.1f MiB%s%s\n", repair->name, took.wall_s,
+           took.cpu_s, repair_cpu_s_max, (double)took.peak_kib / 1024.0,
+           good ? "" : "  not the cheapest way", fast ? "" : "  too slow or too large");
+    fflush(stdout);
+    return good && fast;
+}
+
 int
 main(int argc, char **argv)
 {
@@ -203,6 +260,8 @@ main(int argc, char **argv)
     bool all = true;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         all = bench_row(&rows[i], flotilla, folder) && all;
+    for (size_t i = 0; i < sizeof(repairs) / sizeof(repairs[0]); i++)
+        all = bench_repair(&repairs[i], flotilla, folder) && all;
     char *rm[] = {"rm", "-r", folder, NULL};
     run(rm, "/dev/null");
     return all ? 0 : 1;
