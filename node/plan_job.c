@@ -171,6 +171,8 @@ take_plan(const struct plan_file *plan, struct fleet_request *request, struct er
         return err_set(err, ERR_USAGE,
                        "plan.zones names %u zones for %d stages; name one for each stage",
                        plan->zones_count, request->pipeline);
+    if (plan->zones_count > 0) /* one for each stage: they say how many */
+        request->pipeline = (int)plan->zones_count;
     return 0;
 }
 
@@ -368,11 +370,9 @@ plan_job_bind(struct plan_job *job, struct plan_cluster *cluster, struct err *er
         request->stage_zones[i] = zone;
     }
     request->stage_zones_count = (int)plan->zones_count;
-    if (request->pipeline > layers || request->stage_zones_count > layers)
+    if (request->pipeline > layers)
         return err_set(err, ERR_USAGE, "plan has %d stages for a model of %d layers",
-                       request->pipeline > 0 ? request->pipeline
-                                             : request->stage_zones_count,
-                       layers);
+                       request->pipeline, layers);
     if (job->tokens_per_s_min > 0) {
         double tokens = (double)request->sequences * fleet->table.sequence_tokens;
         double least = job->tokens_per_s_min / tokens;

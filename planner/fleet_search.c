@@ -2,6 +2,7 @@
 #include "planner/climb.h"
 #include "planner/exhaust.h"
 #include "planner/fit.h"
+#include "planner/refuse.h"
 #include "planner/reject.h"
 #include "planner/seat.h"
 #include "planner/spread.h"
@@ -191,6 +192,18 @@ spread_out(struct searcher *searcher)
     else
         free(best);
     free(draft);
+}
+
+/* Where devices are not joined: the one that does best with the whole model. */
+static void
+go_alone(struct searcher *searcher)
+{
+    struct draft *draft = xcalloc(1, sizeof(*draft));
+    if (searcher->request->replicas <= 1 && searcher->request->pipeline <= 1 &&
+        spread_alone(searcher->board, draft, &searcher->weighed))
+        searcher->drafts[searcher->count++] = draft;
+    else
+        free(draft);
 }
 
 /* Where memory is short, or a job fixes what no shape has: whatever fits. */
@@ -441,22 +454,8 @@ no_plan(const struct searcher *searcher, struct err *err)
             request->sequences,
             request->micro_batch > 0 || request->tp > 0 ? " and keeps what the job fixes"
                                                         : "");
-    if (searcher->count > 0) {
-        const struct draft *best = searcher->drafts[0];
-        if (request->iterations_per_s_min > 0.0)
-            return err_set(
-                err, ERR_PLAN,
-                "no plan keeps the limits: the nearest makes %.4f iterations a "
-                "second (at least %.4f asked for) at %.4f USD an iteration",
-                1.0 / best->iteration_s, request->iterations_per_s_min, best->usd);
-        return err_set(
-            err, ERR_PLAN,
-            "no plan keeps the limits: the nearest takes %.4f s and %.4f USD an "
-            "iteration (at most %.4f USD an iteration, %.4f USD an hour; below 0: "
-            "no limit)",
-            best->iteration_s, best->usd, request->usd_per_iteration_max,
-            request->usd_per_hour_max);
-    }
+    if (searcher->count > 0)
+        return refuse_nearest(board, searcher->drafts[0], err);
     /* Of one layer, the roomiest device that lacks the least. */
     int64_t least = INT64_MAX;
     int at = 0;
@@ -498,11 +497,17 @@ no_plan(const struct searcher *searcher, struct err *err)
             "\"%s\" has %.2f GiB; use devices with more memory or a higher tp",
             at, (double)need / 1073741824.0, size, roomiest->tp, name,
             (double)board_room(board, roomiest) / 1073741824.0);
+    if (refuse_apart(board, err) != 0)
+        return -1;
     return err_set(
         err, ERR_PLAN,
-        "the %d devices together have no room for the model, or are not joined; "
+        "the %d devices that can be used have no room for the model together%s; "
         "layer %d alone needs %.2f GiB of the %.2f GiB of \"%s\"; add devices",
-        board->devices, at, (double)need / 1073741824.0,
+        refuse_usable(board),
+        request->pipeline > 0 || request->replicas > 0 || request->tp > 0
+            ? " with what the job fixes"
+            : "",
+        at, (double)need / 1073741824.0,
         (double)board_room(board, roomiest) / 1073741824.0, name);
 }
 
@@ -512,6 +517,8 @@ find_drafts(struct searcher *searcher)
 {
     const struct fleet_request *request = searcher->request;
     seat_shapes(searcher);
+    if (!request->quick && searcher->count == 0)
+        go_alone(searcher);
     if (request->quick &&
         !(searcher->count > 0 && searcher->drafts[0]->worth.breach <= 0.0))
         fit_in(searcher);

@@ -85,3 +85,33 @@ spread_best(const struct board *board, int setting, struct draft *out, int64_t *
     }
     return found;
 }
+
+bool
+spread_alone(const struct board *board, struct draft *out, int64_t *weighed)
+{
+    bool found = false;
+    for (int s = 0; s < board->settings_count; s++) {
+        for (int o = 0; o < board->options_count; o++) {
+            const struct option *option = &board->options[o];
+            if (board->fleet->pools[option->pool].devices < option->tp ||
+                !board_measured(&board->settings[s], option))
+                continue;
+            struct draft draft;
+            memset(&draft, 0, offsetof(struct draft, crews));
+            draft.setting = s;
+            draft.stages = 1;
+            draft.first[1] = (int16_t)board->layers;
+            draft.width = 1;
+            draft.crews_count = 1;
+            draft.crews[0] = (struct crew){.count = 1};
+            draft.crews[0].option[0] = (uint16_t)o;
+            (*weighed)++;
+            if (!draft_fits(board, &draft) || !draft_weigh(board, &draft) ||
+                (found && !worth_before(&draft.worth, &out->worth)))
+                continue;
+            draft_copy(&draft, out);
+            found = true;
+        }
+    }
+    return found;
+}

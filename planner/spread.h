@@ -12,4 +12,8 @@
 bool spread_best(const struct board *board, int setting, struct draft *out,
                  int64_t *weighed);
 
+/* The best draft of one replica that has the whole model, which needs no links; false if
+ * none has the room. */
+bool spread_alone(const struct board *board, struct draft *out, int64_t *weighed);
+
 #endif

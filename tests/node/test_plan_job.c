@@ -148,6 +148,15 @@ START_TEST(wrong_words_and_numbers_are_named)
 }
 END_TEST
 
+START_TEST(zones_of_the_stages_say_how_many_stages_there_are)
+{
+    ck_assert_int_eq(bind_with("plan: {zones: [b, a, a]}"), 0);
+    ck_assert_int_eq(parse_with("plan: {zones: [b, a, a]}"), 0);
+    ck_assert_int_eq(job.request.pipeline, 3);
+    plan_job_release(&job);
+}
+END_TEST
+
 START_TEST(what_is_excluded_has_no_devices_left)
 {
     struct fleet_pool *pools = cluster.fleet->pools;
@@ -194,6 +203,7 @@ suite_plan_job(void)
     tcase_add_test(tc, a_job_that_trains_is_a_job_that_is_planned);
     tcase_add_test(tc, a_limit_of_nothing_is_a_limit);
     tcase_add_test(tc, wrong_words_and_numbers_are_named);
+    tcase_add_test(tc, zones_of_the_stages_say_how_many_stages_there_are);
     tcase_add_test(tc, what_is_excluded_has_no_devices_left);
     tcase_add_test(tc, names_that_the_cluster_has_not_are_refused);
     return suite;

@@ -11,6 +11,7 @@ Suite *suite_muster(void);
 Suite *suite_next(void);
 Suite *suite_plan(void);
 Suite *suite_repair(void);
+Suite *suite_refuse(void);
 Suite *suite_schedule(void);
 Suite *suite_workload(void);
 
@@ -18,9 +19,9 @@ int
 main(void)
 {
     Suite *(*const suites[])(void) = {
-        suite_cluster, suite_plan,         suite_schedule, suite_workload,
-        suite_fleet,   suite_fleet_search, suite_repair,   suite_muster,
-        suite_next,    suite_choices,      suite_faults,   NULL,
+        suite_cluster,      suite_plan,   suite_schedule, suite_workload, suite_fleet,
+        suite_fleet_search, suite_repair, suite_muster,   suite_next,     suite_choices,
+        suite_faults,       suite_refuse, NULL,
     };
     return suite_run(suites);
 }

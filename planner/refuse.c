@@ -1,0 +1,186 @@
+#include "planner/refuse.h"
+#include "planner/fleet_search.h"
+#include "transport/base/alloc.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static bool
+pool_usable(const struct board *board, int pool)
+{
+    if (board->fleet->pools[pool].devices < 1)
+        return false;
+    for (int slot = 0; slot < TP_SLOTS; slot++) {
+        int option = board->option_of[pool][slot];
+        for (int s = 0; option >= 0 && s < board->settings_count; s++)
+            if (board_measured(&board->settings[s], &board->options[option]))
+                return true;
+    }
+    return false;
+}
+
+int
+refuse_usable(const struct board *board)
+{
+    int devices = 0;
+    for (int p = 0; p < board->fleet->pools_count; p++)
+        devices += pool_usable(board, p) ? board->fleet->pools[p].devices : 0;
+    return devices;
+}
+
+/* ---- limits ---- */
+
+static double
+usd_per_hour(const struct board *board, const struct draft *draft)
+{
+    double sum = 0.0;
+    for (int c = 0; c < draft->crews_count; c++) {
+        for (int s = 0; s < draft->stages; s++) {
+            const struct option *option = &board->options[draft->crews[c].option[s]];
+            double price = board->fleet->pools[option->pool].usd_per_hour;
+            sum += price > 0.0 ? draft->crews[c].count * option->tp * price : 0.0;
+        }
+    }
+    return sum;
+}
+
+/* One limit more for a sentence, while there is room. */
+static void __attribute__((format(printf, 2, 3)))
+add(char text[ERR_MSG_SIZE], const char *fmt, ...)
+{
+    size_t used = strlen(text);
+    if (used > 0)
+        used += (size_t)snprintf(text + used, ERR_MSG_SIZE - used, ", ");
+    if (used >= ERR_MSG_SIZE)
+        return;
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text + used, ERR_MSG_SIZE - used, fmt, args);
+    va_end(args);
+}
+
+static int
+refuse_limits(const struct board *board, const struct draft *nearest, struct err *err)
+{
+    const struct fleet_request *request = board->request;
+    char text[ERR_MSG_SIZE] = "";
+    double least = request->iterations_per_s_min;
+    double tokens = (double)request->sequences * board->fleet->table.sequence_tokens;
+    double hour = usd_per_hour(board, nearest);
+    if (least > 0.0)
+        add(text, "%.6g iterations/s = %.6g tokens/s (at least %.6g = %.6g)",
+            1.0 / nearest->iteration_s, tokens / nearest->iteration_s, least,
+            tokens * least);
+    if (request->usd_per_iteration_max >= 0.0)
+        add(text, "%.6g USD an iteration (at most %.6g)", nearest->usd,
+            request->usd_per_iteration_max);
+    if (request->usd_per_hour_max >= 0.0)
+        add(text, "%.6g USD an hour (at most %.6g)", hour, request->usd_per_hour_max);
+    return err_set(err, ERR_PLAN, "no plan keeps the limits: the nearest has %s", text);
+}
+
+/* ---- what a job fixes ---- */
+
+static int
+refuse_fixed(const struct board *board, struct err *err)
+{
+    const struct fleet_request *request = board->request;
+    int64_t stages = request->pipeline > 0 ? request->pipeline : 1;
+    int64_t width = request->replicas > 0 ? request->replicas : 1;
+    int64_t tp = request->tp > 0 ? request->tp : 1;
+    int usable = refuse_usable(board);
+    if (stages * width * tp <= usable)
+        return 0;
+    return err_set(err, ERR_PLAN,
+                   "the job fixes %lld pipeline%s of %lld stage%s at tp %lld, which take "
+                   "%lld devices; %d can be used: fix fewer or add devices",
+                   (long long)width, width == 1 ? "" : "s", (long long)stages,
+                   stages == 1 ? "" : "s", (long long)tp,
+                   (long long)(stages * width * tp), usable);
+}
+
+/* ---- links ---- */
+
+/* The zones of the first two pools (or one and the same) that can be used and have no link;
+ * false: all are joined. */
+static bool
+first_apart(const struct board *board, int *from, int *to)
+{
+    const struct fleet *fleet = board->fleet;
+    for (int a = 0; a < fleet->pools_count; a++) {
+        for (int b = 0; pool_usable(board, a) && b < fleet->pools_count; b++) {
+            bool alone = a == b && fleet->pools[a].devices < 2;
+            if (alone || !pool_usable(board, b) || fleet_curve(fleet, a, 0, b, 0))
+                continue;
+            *from = fleet->pools[a].zone;
+            *to = fleet->pools[b].zone;
+            return true;
+        }
+    }
+    return false;
+}
+
+static int
+refuse_links(const struct board *board, struct err *err)
+{
+    int from, to;
+    if (!first_apart(board, &from, &to))
+        return 0;
+    struct fleet *joined = fleet_copy(board->fleet);
+    int curve = joined->curves_count++;
+    joined->curves =
+        xrealloc(joined->curves, (size_t)joined->curves_count, sizeof(*joined->curves));
+    joined->curves[curve] =
+        (struct fleet_curve){.c0 = 1.0, .low_bytes = 1.0, .high_bytes = 1e12};
+    int ends = joined->pools_count * TP_SLOTS;
+    for (int i = 0; i < ends * ends; i++)
+        if (joined->links[i] < 0)
+            joined->links[i] = curve;
+    struct fleet_request request = *board->request;
+    struct fleet_answer answer;
+    struct err ignored;
+    request.quick = true;
+    bool found = fleet_search(&request, joined, &answer, &ignored) == 0;
+    if (found)
+        fleet_answer_release(&answer);
+    fleet_free(joined);
+    if (!found)
+        return 0;
+    const struct fleet_zone *zones = board->fleet->zones;
+    if (from == to)
+        return err_set(err, ERR_PLAN,
+                       "the plan needs links that the cluster has not: devices in zone "
+                       "\"%s\" have none to each other; give links from and to it",
+                       zones[from].name);
+    return err_set(err, ERR_PLAN,
+                   "the plan needs links that the cluster has not: there is none from "
+                   "zone \"%s\" to zone \"%s\"; give links",
+                   zones[from].name, zones[to].name);
+}
+
+int
+refuse_apart(const struct board *board, struct err *err)
+{
+    return refuse_fixed(board, err) != 0 || refuse_links(board, err) != 0 ? -1 : 0;
+}
+
+int
+refuse_nearest(const struct board *board, const struct draft *nearest, struct err *err)
+{
+    const struct fleet_request *request = board->request;
+    struct fleet_plan plan;
+    draft_plan(board, nearest, &plan);
+    bool as_fixed = fleet_plan_check(&plan, request, board->fleet, err) == 0;
+    fleet_plan_release(&plan);
+    if (as_fixed)
+        return refuse_limits(board, nearest, err);
+    struct err missing = *err;
+    if (refuse_apart(board, err) != 0)
+        return -1;
+    bool limits = request->usd_per_iteration_max >= 0.0 ||
+                  request->usd_per_hour_max >= 0.0 || request->iterations_per_s_min > 0.0;
+    *err = missing;
+    return err_wrap(err, "no plan has what the job fixes%s; of the nearest",
+                    limits ? " and keeps its limits" : "");
+}

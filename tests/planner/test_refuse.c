@@ -1,0 +1,113 @@
+#include "tests/planner/fleets.h"
+#include "tests/suite.h"
+
+#include <string.h>
+
+Suite *suite_refuse(void);
+
+/* Two kinds in two zones, 8 devices each, all joined. */
+static struct fleet *
+cloud(void)
+{
+    static const int devices[] = {8, 8, 8, 8};
+    struct rng rng = {.seed = 7};
+    return fleets_cloud(&rng, 2, 2, devices, COST_MODEL_REPLAY);
+}
+
+static void
+cut_links(struct fleet *fleet)
+{
+    int ends = fleet->pools_count * TP_SLOTS;
+    for (int i = 0; i < ends * ends; i++)
+        fleet->links[i] = -1;
+}
+
+/* Asks and is refused; the sentence is in `err`. */
+static void
+refused(const struct fleet_request *request, const struct fleet *fleet, struct err *err)
+{
+    struct fleet_answer answer;
+    ck_assert_int_eq(fleet_search(request, fleet, &answer, err), -1);
+    ck_assert_int_eq(err->code, ERR_PLAN);
+}
+
+static void
+expect_piece(const struct err *err, const char *piece)
+{
+    ck_assert_msg(strstr(err->msg, piece) != NULL, "\"%s\" is not in: %s", piece,
+                  err->msg);
+}
+
+START_TEST(limits_that_are_not_kept_are_told_in_their_own_units)
+{
+    struct fleet *fleet = cloud();
+    struct fleet_request request;
+    struct err err;
+    fleet_request_init(&request, 64);
+    request.usd_per_hour_max = 1e-5;
+    refused(&request, fleet, &err);
+    expect_piece(&err, "USD an hour (at most 1e-05)");
+    ck_assert_ptr_null(strstr(err.msg, "-1"));
+    ck_assert_ptr_null(strstr(err.msg, "an iteration"));
+    request.usd_per_iteration_max = 3e-6;
+    request.iterations_per_s_min = 1e6;
+    refused(&request, fleet, &err);
+    expect_piece(&err, "USD an hour (at most 1e-05)");
+    expect_piece(&err, "USD an iteration (at most 3e-06)");
+    expect_piece(&err, "tokens/s (at least 1e+06 = ");
+    fleet_free(fleet);
+}
+END_TEST
+
+START_TEST(devices_without_links_are_used_one_alone)
+{
+    struct fleet *fleet = cloud();
+    struct fleet_request request;
+    struct fleet_answer answer;
+    struct err err;
+    cut_links(fleet);
+    for (int k = 0; k < fleet->kinds_count; k++)
+        fleet->kinds[k].memory_bytes = INT64_C(1) << 46;
+    fleet_request_init(&request, 64);
+    request.tp = 1;
+    for (int objective = OBJECTIVE_THROUGHPUT; objective <= OBJECTIVE_COST; objective++) {
+        request.objective = (enum objective)objective;
+        ck_assert_msg(fleet_search(&request, fleet, &answer, &err) == 0, "%s", err.msg);
+        ck_assert_int_eq(answer.plan.width * answer.plan.stages_count, 1);
+        fleet_answer_release(&answer);
+    }
+    request.replicas = 2;
+    refused(&request, fleet, &err);
+    expect_piece(&err, "needs links that the cluster has not");
+    expect_piece(&err, "zone");
+    fleet_free(fleet);
+}
+END_TEST
+
+START_TEST(a_job_that_fixes_more_than_there_is_hears_of_it)
+{
+    struct fleet *fleet = cloud();
+    struct fleet_request request;
+    struct err err;
+    fleet_request_init(&request, 64);
+    for (int p = 1; p < fleet->pools_count; p++)
+        fleet->pools[p].devices = 0;
+    request.pipeline = 3;
+    request.replicas = 4;
+    refused(&request, fleet, &err);
+    expect_piece(&err,
+                 "fixes 4 pipelines of 3 stages at tp 1, which take 12 devices; 8 can");
+    fleet_free(fleet);
+}
+END_TEST
+
+Suite *
+suite_refuse(void)
+{
+    Suite *suite = suite_create("refuse");
+    TCase *all = suite_case(suite, "refuse", 60);
+    tcase_add_test(all, limits_that_are_not_kept_are_told_in_their_own_units);
+    tcase_add_test(all, devices_without_links_are_used_one_alone);
+    tcase_add_test(all, a_job_that_fixes_more_than_there_is_hears_of_it);
+    return suite;
+}
