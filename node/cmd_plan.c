@@ -16,6 +16,8 @@ struct given {
     bool json, explain;
 };
 
+enum { PICTURE_BYTES_MAX = 64 << 20 };
+
 enum {
     OPTION_CLUSTER = 256,
     OPTION_JOB,
@@ -179,13 +181,50 @@ show(const struct given *given, const struct plan_outcome *outcome, struct err *
     return result;
 }
 
+/* Is the picture's file one that may be written? */
+static int
+check_svg(const struct given *given, struct err *err)
+{
+    const char *const inputs[] = {given->cluster, given->job, given->evaluate,
+                                  given->current, given->before};
+    struct buf there = {0};
+    struct err ignored;
+    if (!given->svg)
+        return 0;
+    if (!*given->svg || strlen(given->svg) >= PATH_BYTES_MAX)
+        return err_set(err, ERR_USAGE,
+                       "--svg has a name of %zu bytes, it must be 1 to %d",
+                       strlen(given->svg), PATH_BYTES_MAX - 1);
+    if (file_check_replace(given->svg, err)) {
+        err->code = ERR_USAGE;
+        return err_wrap(err, "--svg");
+    }
+    for (size_t i = 0; i < sizeof(inputs) / sizeof(inputs[0]); i++)
+        if (inputs[i] && file_same(given->svg, inputs[i]))
+            return err_set(err, ERR_USAGE,
+                           "--svg: \"%s\" is read as an input; name another file",
+                           given->svg);
+    /* Profiles are inputs, too; and whatever else is no picture is somebody's. */
+    bool other =
+        file_exists(given->svg) &&
+        (file_read(given->svg, PICTURE_BYTES_MAX, &there, &ignored) != 0 ||
+         (there.len > 0 && (there.len < 5 || memcmp(there.data, "<?xml", 5) != 0)));
+    buf_release(&there);
+    if (other)
+        return err_set(err, ERR_USAGE,
+                       "--svg: \"%s\" is there and is no picture that flotilla wrote; "
+                       "name another file, or remove it",
+                       given->svg);
+    return 0;
+}
+
 static int
 plan(const struct given *given, struct err *err)
 {
     struct plan_job job;
     struct plan_cluster cluster = {0};
     struct plan_outcome outcome = {.job = &job, .cluster = &cluster};
-    if (plan_job_read(given->job, &job, err))
+    if (check_svg(given, err) || plan_job_read(given->job, &job, err))
         return -1;
     int result = 0;
     if (job.foreign && !given->evaluate)

@@ -77,6 +77,16 @@ measure(const struct given *given, const struct plan_job *job, struct err *err)
                        "%s: the model \"%s\" is known by its profiles alone; the engine "
                        "cannot run it",
                        given->job, job->model);
+    if (given->out && (!*given->out || strlen(given->out) >= PATH_BYTES_MAX))
+        return err_set(err, ERR_USAGE, "-o has a name of %zu bytes, it must be 1 to %d",
+                       strlen(given->out), PATH_BYTES_MAX - 1);
+    if (given->out && file_check_replace(given->out, err)) {
+        err->code = ERR_USAGE;
+        return err_wrap(err, "-o");
+    }
+    if (given->out && file_same(given->out, given->job))
+        return err_set(err, ERR_USAGE, "-o: \"%s\" is the job; name another file",
+                       given->out);
     struct profile *measured = profile_measure(&job->shape, job->request.sequences,
                                                given->memory_bytes, given->threads, err);
     if (!measured)

@@ -206,6 +206,29 @@ START_TEST(every_sentence_begins_with_its_command)
 }
 END_TEST
 
+START_TEST(a_picture_replaces_no_input_and_nothing_but_a_picture)
+{
+    BEGIN();
+    static const char text[] = "name: x\n";
+    char job[PATH_BYTES_MAX], other[PATH_BYTES_MAX];
+    swarm_write("a.yaml", text);
+    swarm_write("b.json", "{}");
+    snprintf(job, sizeof(job), "%s", swarm_path("a.yaml"));
+    snprintf(other, sizeof(other), "%s", swarm_path("b.json"));
+    const char *const files[] = {job, other, "/dev/null", "/tmp"};
+    const char *const why[] = {"is read as an input", "is no picture that flotilla wrote",
+                               "is a device, which is not replaced",
+                               "is a folder, which is not replaced"};
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+        ck_assert_int_eq(swarm_run(&out, 5000, "plan", "--cluster", job, "--job", job,
+                                   "--svg", files[i], NULL),
+                         2);
+        says(why[i]);
+    }
+    ck_assert_int_eq(swarm_run(&out, 5000, "profile", job, "-o", "/dev/null", NULL), 2);
+}
+END_TEST
+
 /* ---- starting ---- */
 
 static int
@@ -701,6 +724,7 @@ suite_commands(void)
     tcase_add_checked_fixture(tests, setup, teardown);
     tcase_add_test(tests, every_command_prints_help_with_an_example);
     tcase_add_test(tests, asked_wrongly_a_command_exits_with_2);
+    tcase_add_test(tests, a_picture_replaces_no_input_and_nothing_but_a_picture);
     tcase_add_test(tests, a_misspelt_key_is_named_with_its_line);
     tcase_add_test(tests, an_example_can_be_pasted);
     tcase_add_test(tests, every_sentence_begins_with_its_command);

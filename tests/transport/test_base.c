@@ -489,6 +489,18 @@ START_TEST(a_file_that_cannot_be_written_says_why_and_leaves_nothing)
     char neighbour[PATH_BYTES_MAX + 8];
     snprintf(neighbour, sizeof(neighbour), "%s.new", path);
     ck_assert(!file_exists(neighbour));
+    /* Nor is a FIFO, a device or a link renamed away. */
+    struct stat status;
+    in_folder(path, "fifo");
+    ck_assert_int_eq(mkfifo(path, 0600), 0);
+    in_folder(inner, "link");
+    ck_assert_int_eq(symlink("/dev/null", inner), 0);
+    ck_assert_int_eq(file_write(path, "x", 1, 0600, &err), -1);
+    ck_assert_ptr_nonnull(strstr(err.msg, "is a FIFO, which is not replaced"));
+    ck_assert_int_eq(file_write(inner, "x", 1, 0600, &err), -1);
+    ck_assert_int_eq(file_check_replace("/dev/null", &err), -1);
+    ck_assert(lstat(path, &status) == 0 && S_ISFIFO(status.st_mode));
+    ck_assert(lstat(inner, &status) == 0 && S_ISLNK(status.st_mode));
 }
 END_TEST
 

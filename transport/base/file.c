@@ -64,10 +64,37 @@ file_write_at(int fd, const void *data, size_t bytes, off_t offset, const char *
 }
 
 int
+file_check_replace(const char *path, struct err *err)
+{
+    struct stat status;
+    if (lstat(path, &status))
+        return errno == ENOENT ? 0 : err_set_errno(err, "could not look at \"%s\"", path);
+    if (S_ISREG(status.st_mode))
+        return 0;
+    return err_set(err, ERR_SYSTEM, "\"%s\" is %s, which is not replaced; name a file",
+                   path,
+                   S_ISDIR(status.st_mode)    ? "a folder"
+                   : S_ISLNK(status.st_mode)  ? "a symbolic link"
+                   : S_ISFIFO(status.st_mode) ? "a FIFO"
+                   : S_ISSOCK(status.st_mode) ? "a socket"
+                                              : "a device");
+}
+
+bool
+file_same(const char *left, const char *right)
+{
+    struct stat one, other;
+    return stat(left, &one) == 0 && stat(right, &other) == 0 &&
+           one.st_dev == other.st_dev && one.st_ino == other.st_ino;
+}
+
+int
 file_write(const char *path, const void *data, size_t bytes, mode_t mode, struct err *err)
 {
     char temporary[PATH_BYTES_MAX + 8], folder[PATH_BYTES_MAX];
     must(strlen(path) < PATH_BYTES_MAX);
+    if (file_check_replace(path, err))
+        return -1;
     snprintf(temporary, sizeof(temporary), "%s.new", path);
     /* What a crash left there has its own mode, and may be a link: it goes first. */
     if (unlink(temporary) && errno != ENOENT)

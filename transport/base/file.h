@@ -13,7 +13,14 @@
 /* Read a whole file of at most `bytes_max` bytes; appended to `buf`. */
 int file_read(const char *path, size_t bytes_max, struct buf *buf, struct err *err);
 
-/* Replace `path`: write a neighbour, fsync it, rename it, fsync the folder. After a
+/* Whether `path` may be replaced: it is not there, or is a regular file. ERR_SYSTEM with a
+ * sentence for a folder, a device, a FIFO, a socket or a symbolic link, which is not followed. */
+int file_check_replace(const char *path, struct err *err);
+
+/* Are both there, and the same file by whatever names? */
+bool file_same(const char *left, const char *right);
+
+/* Replace `path`, if file_check_replace() lets it: write a neighbour, fsync it, rename it, fsync the folder. After a
  * crash at any point the old or the new content is there. */
 int file_write(const char *path, const void *data, size_t bytes, mode_t mode,
                struct err *err);
