@@ -257,6 +257,10 @@ plan(const struct given *given, struct err *err)
         result = err_set(err, ERR_PLAN,
                          "the plan does not fit the memory of its devices; --explain "
                          "shows where");
+    if (result == 0 && given->evaluate &&
+        !fleet_keeps_limits(&job.request, &outcome.answer.estimate))
+        result = fleet_refuse_limits(&job.request, cluster.fleet,
+                                     &outcome.answer.estimate, err);
     plan_outcome_release(&outcome);
     plan_cluster_release(&cluster);
     plan_job_release(&job);

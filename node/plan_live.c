@@ -91,7 +91,7 @@ write_kinds(const struct view *view, struct kind *kinds, int count, const char *
     for (int k = 0; k < count; k++) {
         const struct cluster_node *node = &view->cluster.nodes[kinds[k].slowest];
         name_kind(view, &kinds[k], k);
-        buf_printf(&out->cluster, "  - {name: %s, memory: \"%lld\"", kinds[k].name,
+        buf_printf(&out->cluster, "  - {name: %s, memory: %lldB", kinds[k].name,
                    (long long)kinds[k].memory_bytes);
         if (node->profile.count > 0) {
             double correction = node->profile.correction_ppm > 0

@@ -40,9 +40,9 @@ write_top(const struct plan_outcome *outcome, struct buf *out)
     if (plan->precision == PRECISION_BF16 || plan->recompute == RECOMPUTE_LAYERS ||
         plan->shard_optimizer)
         buf_printf(out, "  chosen      %s%s%s\n",
-                   plan->precision == PRECISION_BF16 ? "bf16 " : "fp32 ",
-                   plan->recompute == RECOMPUTE_LAYERS ? "recompute " : "",
-                   plan->shard_optimizer ? "zero-1" : "");
+                   plan->precision == PRECISION_BF16 ? "bf16" : "fp32",
+                   plan->recompute == RECOMPUTE_LAYERS ? " recompute" : "",
+                   plan->shard_optimizer ? " zero-1" : "");
 }
 
 /* ---- stages by zone ---- */
@@ -308,15 +308,15 @@ write_others(const struct plan_outcome *outcome, struct buf *out)
                answer->rejections_count > 0 ? "\n" : ": nothing");
     for (int i = 0; i < answer->rejections_count; i++) {
         const struct rejection *rejection = &answer->rejections[i];
-        buf_printf(out,
-                   "  %-12s tp%d micro-batch %-3d %d stages, layers %d to %d: needs %.2f "
-                   "GiB of %.2f, %lld bytes too many",
-                   fleet->kinds[rejection->kind].name, rejection->tp,
-                   rejection->micro_batch, rejection->stages, rejection->first_layer,
-                   rejection->first_layer + rejection->layers - 1,
-                   (double)rejection->need_bytes / GIB,
-                   (double)rejection->room_bytes / GIB,
-                   (long long)(rejection->need_bytes - rejection->room_bytes));
+        buf_printf(
+            out,
+            "  %-12s tp%d micro-batch %-3d %d stage%s, layers %d to %d: needs %.2f "
+            "GiB of %.2f, %lld bytes too many",
+            fleet->kinds[rejection->kind].name, rejection->tp, rejection->micro_batch,
+            rejection->stages, rejection->stages == 1 ? "" : "s", rejection->first_layer,
+            rejection->first_layer + rejection->layers - 1,
+            (double)rejection->need_bytes / GIB, (double)rejection->room_bytes / GIB,
+            (long long)(rejection->need_bytes - rejection->room_bytes));
         if (rejection->iteration_s >= 0)
             buf_printf(out, "; would take %.6g s", rejection->iteration_s);
         buf_printf(out, "\n");
@@ -376,10 +376,41 @@ write_repair(const struct repair_answer *repair, struct buf *out)
     write_way(REPAIR_AFRESH, &repair->afresh, out);
 }
 
+/* The same in two lines. */
+static void
+write_advice(const struct plan_outcome *outcome, struct buf *out)
+{
+    const struct repair_answer *repair = &outcome->repair;
+    const struct repair_price *const prices[] = {&repair->stay, &repair->mend,
+                                                 &repair->afresh};
+    bool cost = outcome->job->request.objective == OBJECTIVE_COST;
+    buf_printf(
+        out,
+        "  next        %s: the least for %d steps with what is done again and moved\n"
+        "             ",
+        repair->way == REPAIR_STAY   ? "stay with the plan in force"
+        : repair->way == REPAIR_MEND ? "mend the plan in force"
+                                     : "plan afresh",
+        REPAIR_HORIZON);
+    for (int w = REPAIR_STAY; w <= REPAIR_AFRESH; w++) {
+        buf_printf(out, "%s %s ", w > REPAIR_STAY ? "," : "",
+                   plan_way_word((enum repair_way)w));
+        if (prices[w]->possible && cost && prices[w]->total_usd >= 0)
+            buf_printf(out, "%.6g USD", prices[w]->total_usd);
+        else if (prices[w]->possible)
+            buf_printf(out, "%.6g s", prices[w]->total_s);
+        else
+            buf_printf(out, "is not possible");
+    }
+    buf_printf(out, "\n");
+}
+
 void
 plan_page_write(const struct plan_outcome *outcome, bool full, struct buf *out)
 {
     write_top(outcome, out);
+    if (!full && outcome->repaired)
+        write_advice(outcome, out);
     if (!full) {
         char text[512];
         plan_page_bound(outcome, text, sizeof(text));

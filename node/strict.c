@@ -12,6 +12,12 @@ struct json *
 strict_parse(const char *name, const char *text, size_t len, size_t bytes_max,
              struct err *err)
 {
+    if (len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0)
+        return err_set(err, ERR_USAGE,
+                       "%s: begins with a byte order mark, which JSON has not; save it "
+                       "without one",
+                       name),
+               NULL;
     struct json *root = json_parse(text ? text : "", len, bytes_max, err);
     if (root && json_is_object(root))
         return root;

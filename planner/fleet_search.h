@@ -61,6 +61,11 @@ bool fleet_better(const struct fleet_request *request, const struct estimate *le
 bool fleet_keeps_limits(const struct fleet_request *request,
                         const struct estimate *estimate);
 
+/* An estimate that does not: the limits that were given, and what it has against each, in
+ * the limit's unit. ERR_PLAN; -1. */
+int fleet_refuse_limits(const struct fleet_request *request, const struct fleet *fleet,
+                        const struct estimate *estimate, struct err *err);
+
 /* What one more machine of a pool's kind there would bring: the estimate of the best plan
  * with it, beside the answer's. ERR_PLAN as above. */
 int fleet_gain(const struct fleet_request *request, const struct fleet *fleet, int pool,

@@ -60,24 +60,49 @@ add(char text[ERR_MSG_SIZE], const char *fmt, ...)
     va_end(args);
 }
 
+/* What there is beside each limit that was given; a price below 0 is not known. */
+static void
+list_limits(const struct fleet_request *request, const struct fleet *fleet,
+            double iteration_s, double usd, double usd_an_hour, char text[ERR_MSG_SIZE])
+{
+    double least = request->iterations_per_s_min;
+    double tokens = (double)request->sequences * fleet->table.sequence_tokens;
+    text[0] = '\0';
+    if (least > 0.0)
+        add(text, "%.6g iterations/s = %.6g tokens/s (at least %.6g = %.6g)",
+            1.0 / iteration_s, tokens / iteration_s, least, tokens * least);
+    if (request->usd_per_iteration_max >= 0.0 && usd >= 0.0)
+        add(text, "%.6g USD an iteration (at most %.6g)", usd,
+            request->usd_per_iteration_max);
+    if (request->usd_per_hour_max >= 0.0 && usd_an_hour >= 0.0)
+        add(text, "%.6g USD an hour (at most %.6g)", usd_an_hour,
+            request->usd_per_hour_max);
+    if ((request->usd_per_iteration_max >= 0.0 && usd < 0.0) ||
+        (request->usd_per_hour_max >= 0.0 && usd_an_hour < 0.0))
+        add(text, "a price that is not known");
+}
+
 static int
 refuse_limits(const struct board *board, const struct draft *nearest, struct err *err)
 {
-    const struct fleet_request *request = board->request;
-    char text[ERR_MSG_SIZE] = "";
-    double least = request->iterations_per_s_min;
-    double tokens = (double)request->sequences * board->fleet->table.sequence_tokens;
-    double hour = usd_per_hour(board, nearest);
-    if (least > 0.0)
-        add(text, "%.6g iterations/s = %.6g tokens/s (at least %.6g = %.6g)",
-            1.0 / nearest->iteration_s, tokens / nearest->iteration_s, least,
-            tokens * least);
-    if (request->usd_per_iteration_max >= 0.0)
-        add(text, "%.6g USD an iteration (at most %.6g)", nearest->usd,
-            request->usd_per_iteration_max);
-    if (request->usd_per_hour_max >= 0.0)
-        add(text, "%.6g USD an hour (at most %.6g)", hour, request->usd_per_hour_max);
+    char text[ERR_MSG_SIZE];
+    list_limits(board->request, board->fleet, nearest->iteration_s, nearest->usd,
+                usd_per_hour(board, nearest), text);
     return err_set(err, ERR_PLAN, "no plan keeps the limits: the nearest has %s", text);
+}
+
+int
+fleet_refuse_limits(const struct fleet_request *request, const struct fleet *fleet,
+                    const struct estimate *estimate, struct err *err)
+{
+    char text[ERR_MSG_SIZE];
+    list_limits(request, fleet, estimate->iteration_s, estimate->usd_per_iteration,
+                estimate->devices_usd < 0.0
+                    ? -1.0
+                    : estimate->devices_usd / estimate->iteration_s * 3600.0,
+                text);
+    return err_set(err, ERR_PLAN, "the plan does not keep the job's limits: it has %s",
+                   text);
 }
 
 /* ---- what a job fixes ---- */

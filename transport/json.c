@@ -65,7 +65,12 @@ json_parse(const char *text, size_t len, size_t bytes_max, struct err *err)
         return NULL;
     json_error_t error;
     json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &error);
-    if (!root)
+    if (!root && json_error_code(&error) == json_error_numeric_overflow)
+        err_set(err, ERR_CORRUPT,
+                "line %d: a number is out of range: whole ones are from %lld to %lld, "
+                "others up to 1.7e308",
+                error.line, (long long)INT64_MIN, (long long)INT64_MAX);
+    else if (!root)
         err_set(err, ERR_CORRUPT, "line %d: not valid JSON: %s", error.line, error.text);
     return (struct json *)root;
 }

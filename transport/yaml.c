@@ -551,6 +551,10 @@ yaml_parse(const char *name, const char *text, size_t len,
     text = text ? text : ""; /* an empty file's buffer; libyaml asserts a text */
     if (len > YAML_BYTES_MAX)
         return err_set(err, ERR_USAGE, "%s: larger than %d bytes", name, YAML_BYTES_MAX);
+    if (len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) { /* some editors' beginning */
+        text += 3;
+        len -= 3;
+    }
     if (check_text(name, text, len, schema, err))
         return -1;
     void *value = NULL;
@@ -706,9 +710,9 @@ size_parse(const char *text, int64_t *bytes, struct err *err)
     static const struct {
         const char *unit;
         double bytes;
-    } units[] = {{"", 1},         {"B", 1},        {"kB", 1e3},    {"KB", 1e3},
-                 {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12},   {"KiB", 0x1p10},
-                 {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}};
+    } units[] = {{"B", 1},        {"kB", 1e3},    {"KB", 1e3},     {"MB", 1e6},
+                 {"GB", 1e9},     {"TB", 1e12},   {"KiB", 0x1p10}, {"MiB", 0x1p20},
+                 {"GiB", 0x1p30}, {"TiB", 0x1p40}};
     char word[SHOWN_SIZE];
     size_t number = strspn(text, "0123456789.");
     const char *unit = text + number;
@@ -716,6 +720,12 @@ size_parse(const char *text, int64_t *bytes, struct err *err)
     char digits[SHOWN_SIZE];
     snprintf(digits, sizeof(digits), "%.*s", number < sizeof(digits) ? (int)number : 0,
              text);
+    if (real_form(digits) && *unit == '\0')
+        return err_set(
+            err, ERR_USAGE,
+            "size \"%s\" has no unit; write one, such as 512MiB or 1.5GiB, or B "
+            "for bytes",
+            shown(text, word));
     if (real_form(digits)) {
         for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
             if (strcmp(unit, units[i].unit) != 0)

@@ -185,8 +185,8 @@ START_TEST(every_sentence_begins_with_its_command)
 {
     BEGIN();
     const char *none = swarm_path("none");
-    ck_assert_int_eq(swarm_run(&out, 5000, "node", "--memory", "10", NULL), 2);
-    says("flotilla node: --memory is \"10\", but must be at least 64 MiB");
+    ck_assert_int_eq(swarm_run(&out, 5000, "node", "--memory", "10B", NULL), 2);
+    says("flotilla node: --memory is \"10B\", but must be at least 64 MiB");
     ck_assert_int_eq(
         swarm_run(&out, 5000, "node", "--data", none, "--secret-file", none, NULL), 2);
     says("flotilla node: there is no file \"");

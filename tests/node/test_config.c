@@ -85,7 +85,8 @@ START_TEST(a_file_says_everything_that_options_say)
 {
     taken("name: one\nzone: eu-1\ndata: /srv/flotilla\nlisten: 127.0.0.1:7800\n"
           "advertise: example.org:7900\njoin: \"[::1]:7700\"\nsecret_file: /etc/secret\n"
-          "threads: 3\nmemory: 1.5GiB\nengine: off\nvoter_age: 10\nlog: {level: debug, format: json}\n"
+          "threads: 3\nmemory: 1.5GiB\nengine: off\nvoter_age: 10\nlog: {level: debug, "
+          "format: json}\n"
           "routes:\n  - {to: \"10.0.0.1:7700\", via: \"127.0.0.1:9000\"}\n"
           "  - {to: \"10.0.0.2:7700\", via: \"127.0.0.1:9010\"}\n");
     ck_assert_str_eq(config.name, "one");
@@ -177,8 +178,7 @@ START_TEST(every_bad_value_has_a_sentence)
         {"threads: many\n", "line 1"},
         {"memory: lots\n", "lots"},
         {"memory: -1GiB\n", "-1GiB"},
-        {"memory: 10\n", "memory is \"10\", but must be at least 64 MiB; write it with "
-                         "its unit, such as 4GiB"},
+        {"memory: 10\n", "size \"10\" has no unit; write one, such as 512MiB"},
         {"memory: 63MiB\n", "memory is \"63MiB\", but must be at least 64 MiB"},
         {"# nothing is set\n", "node.yaml: the file is empty"},
         {"log: {level: loud}\n", "log.level is \"loud\"; use error, warn, info or debug"},

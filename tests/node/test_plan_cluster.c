@@ -168,7 +168,7 @@ START_TEST(wrong_numbers_are_named_with_what_they_may_be)
     refused_with("count: 8}\n", "count: 65536}\n", "have more than 65536 devices");
     refused_with("usd_per_hour: 2,", "usd_per_hour: -2,", "usd_per_hour is -2");
     refused_with("usd_per_gb: 0.02", "usd_per_gb: -0.02", "usd_per_gb is -0.02");
-    refused_with("memory: 8GiB", "memory: 0", "memory is \"0\"");
+    refused_with("memory: 8GiB", "memory: 0B", "memory is \"0B\"");
     refused_with("memory: 8GiB", "memory: lots", "device \"fast\": memory");
     refused_with("per_machine: 4", "per_machine: 0", "per_machine is 0");
     refused_with("correction: 1.25", "correction: 0", "correction is 0");

@@ -151,6 +151,10 @@ START_TEST(what_is_wrong_in_a_plan_is_named_with_its_place)
                  "unknown key \"micro_bach\"; did you mean \"micro_batch\"?");
     refused_with("}]}]}", "}]}, {\"first_layer\": 4, \"layers\": 1, \"replicas\": []}]}",
                  "replicas has 0 entries");
+    refused_with("{\"micro_batch\"", "\xef\xbb\xbf{\"micro_batch\"",
+                 "begins with a byte order mark");
+    refused_with("\"micro_batch\": 2", "\"micro_batch\": 99999999999999999999",
+                 "whole ones are from -9223372036854775808 to 9223372036854775807");
     refused_with("{\"micro_batch\"", "[{\"micro_batch\"", "not valid JSON");
 }
 END_TEST
@@ -198,6 +202,26 @@ START_TEST(the_page_and_the_picture_name_every_stage)
 }
 END_TEST
 
+START_TEST(the_short_page_says_whether_to_stay_and_why)
+{
+    struct plan_outcome outcome;
+    struct buf page = {0};
+    find(&outcome);
+    outcome.repaired = true;
+    outcome.repair.way = REPAIR_MEND;
+    outcome.repair.mend = (struct repair_price){.possible = true, .total_s = 1234};
+    outcome.repair.afresh = (struct repair_price){.possible = true, .total_s = 2345};
+    plan_page_write(&outcome, false, &page);
+    buf_add(&page, "", 1);
+    ck_assert(strstr((const char *)page.data, "next        mend the plan in force"));
+    ck_assert_msg(strstr((const char *)page.data,
+                         "stay is not possible, mend 1234 s, afresh 2345 s\n"),
+                  "%s", (const char *)page.data);
+    plan_outcome_release(&outcome);
+    buf_release(&page);
+}
+END_TEST
+
 START_TEST(a_price_that_is_missing_is_said_where_money_counts)
 {
     struct fleet_answer answer;
@@ -219,6 +243,7 @@ suite_plan_document(void)
     tcase_add_test(tc, a_request_does_not_see_what_an_earlier_one_had);
     tcase_add_test(tc, what_is_wrong_in_a_plan_is_named_with_its_place);
     tcase_add_test(tc, times_of_a_stage_add_up_to_the_iteration);
+    tcase_add_test(tc, the_short_page_says_whether_to_stay_and_why);
     tcase_add_test(tc, the_page_and_the_picture_name_every_stage);
     tcase_add_test(tc, a_price_that_is_missing_is_said_where_money_counts);
     return suite;

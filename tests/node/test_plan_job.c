@@ -148,6 +148,16 @@ START_TEST(wrong_words_and_numbers_are_named)
 }
 END_TEST
 
+START_TEST(a_job_may_begin_with_a_byte_order_mark)
+{
+    static const char text[] = "\xef\xbb\xbfname: t\nmodel: {profiled: x}\n"
+                               "batch: {sequences: 4}\n";
+    ck_assert_msg(plan_job_parse("j.yaml", text, strlen(text), &job, &err) == 0, "%s",
+                  err.msg);
+    plan_job_release(&job);
+}
+END_TEST
+
 START_TEST(zones_of_the_stages_say_how_many_stages_there_are)
 {
     ck_assert_int_eq(bind_with("plan: {zones: [b, a, a]}"), 0);
@@ -203,6 +213,7 @@ suite_plan_job(void)
     tcase_add_test(tc, a_job_that_trains_is_a_job_that_is_planned);
     tcase_add_test(tc, a_limit_of_nothing_is_a_limit);
     tcase_add_test(tc, wrong_words_and_numbers_are_named);
+    tcase_add_test(tc, a_job_may_begin_with_a_byte_order_mark);
     tcase_add_test(tc, zones_of_the_stages_say_how_many_stages_there_are);
     tcase_add_test(tc, what_is_excluded_has_no_devices_left);
     tcase_add_test(tc, names_that_the_cluster_has_not_are_refused);

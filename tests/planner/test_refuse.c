@@ -84,6 +84,26 @@ START_TEST(devices_without_links_are_used_one_alone)
 }
 END_TEST
 
+START_TEST(a_plan_that_is_given_is_held_against_the_limits)
+{
+    struct fleet *fleet = cloud();
+    struct fleet_request request;
+    struct err err;
+    struct estimate estimate = {
+        .iteration_s = 2.0, .usd_per_iteration = 0.5, .devices_usd = 0.25, .fits = true};
+    fleet_request_init(&request, 64);
+    ck_assert(fleet_keeps_limits(&request, &estimate));
+    request.usd_per_hour_max = 449.0;
+    ck_assert(!fleet_keeps_limits(&request, &estimate));
+    ck_assert_int_eq(fleet_refuse_limits(&request, fleet, &estimate, &err), -1);
+    expect_piece(&err, "the job's limits: it has 450 USD an hour (at most 449)");
+    estimate.devices_usd = -1.0;
+    ck_assert_int_eq(fleet_refuse_limits(&request, fleet, &estimate, &err), -1);
+    expect_piece(&err, "it has a price that is not known");
+    fleet_free(fleet);
+}
+END_TEST
+
 START_TEST(a_job_that_fixes_more_than_there_is_hears_of_it)
 {
     struct fleet *fleet = cloud();
@@ -108,6 +128,7 @@ suite_refuse(void)
     TCase *all = suite_case(suite, "refuse", 60);
     tcase_add_test(all, limits_that_are_not_kept_are_told_in_their_own_units);
     tcase_add_test(all, devices_without_links_are_used_one_alone);
+    tcase_add_test(all, a_plan_that_is_given_is_held_against_the_limits);
     tcase_add_test(all, a_job_that_fixes_more_than_there_is_hears_of_it);
     return suite;
 }

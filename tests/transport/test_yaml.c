@@ -639,8 +639,8 @@ START_TEST(sizes_have_units)
     static const struct {
         const char *text;
         int64_t bytes;
-    } good[] = {{"4096", 4096},
-                {"0", 0},
+    } good[] = {{"4096B", 4096},
+                {"0 B", 0},
                 {"64KiB", 65536},
                 {"1.5 GiB", 1610612736},
                 {"2GB", 2000000000},
@@ -657,8 +657,8 @@ START_TEST(sizes_have_units)
         ck_assert_int_eq(bytes, good[i].bytes);
     }
     static const char *const bad[] = {
-        "",    "GiB",  "-1GiB",    "1.5.2GB", "1  GiB", " 1GiB", "1GiB ", "1gib",  "1G",
-        "1e3", "0x10", "10 bytes", "1.GiB",   ".5GiB",  "nan",   "01GiB", "1,5GiB"};
+        "",   "40",  "GiB",  "-1GiB",    "1.5.2GB", "1  GiB", " 1GiB", "1GiB ", "1gib",
+        "1G", "1e3", "0x10", "10 bytes", "1.GiB",   ".5GiB",  "nan",   "01GiB", "1,5GiB"};
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         int64_t bytes = -1;
         err = (struct err){0};
