@@ -361,13 +361,26 @@ ask_as_joiner(struct node *node, const struct record *of, const char *why)
     return true;
 }
 
+/* Outside, and connected with nobody: the seed may have gone right after it let us in,
+ * and what it told us of may be out of date. */
+static bool
+alone(const struct node *node)
+{
+    bool connected = false;
+    for (size_t i = 0; i < gossip_count(node->gossip) && !connected; i++) {
+        const struct id *id = &gossip_at(node->gossip, i)->record->id;
+        connected = !id_equal(id, &node->id) && mesh_connected(node->mesh, id);
+    }
+    return !node->member && !node->leaving_ms && !connected;
+}
+
 /* It came back and met nobody of its swarm: where it joined they may know more. */
 static bool
 ask_where_joined(struct node *node, int64_t now)
 {
     const struct address *at = NULL;
     char text[ADDRESS_BYTES_MAX + 8];
-    if (!seeds_found(node) && now - node->entered_ms >= UNFOUND_MS)
+    if ((!seeds_found(node) || alone(node)) && now - node->entered_ms >= UNFOUND_MS)
         at = seeds_next(node);
     if (!at)
         return false;
@@ -510,6 +523,10 @@ come_back(struct node *node, struct buf *saved, struct err *err)
         known.len = bytes.len;
         follow_committed(node, &known);
         buf_release(&bytes);
+        /* members.state may be older: who is evicted is not even dialled. */
+        const struct id_set *evicted = &node->view->policy.evicted;
+        for (uint32_t i = 0; i < evicted->count; i++)
+            mesh_forget(node->mesh, &evicted->list[i]);
         dial_members(node);
         node_effects(node);
     }
