@@ -38,6 +38,16 @@ agree_floor(const struct agree *agree)
     return agree->leader_term > agree->promised ? agree->leader_term : agree->promised;
 }
 
+/* Who does not vote keeps its promises for the day on which it does. */
+uint64_t
+agree_follow_floor(const struct agree *agree)
+{
+    if (agree_votes(agree))
+        return agree_floor(agree);
+    uint64_t decided = agree->certificate.term;
+    return agree->leader_term > decided ? agree->leader_term : decided;
+}
+
 static uint64_t
 term_known(const struct agree *agree)
 {
@@ -351,7 +361,7 @@ agree_role(const struct agree *agree)
 uint64_t
 agree_term(const struct agree *agree)
 {
-    return agree_floor(agree);
+    return id_empty(&agree->leader) ? agree_floor(agree) : agree_follow_floor(agree);
 }
 
 const struct id *

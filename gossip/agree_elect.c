@@ -157,7 +157,7 @@ beat_receive(struct agree *agree, int64_t now_ms, const struct frame *frame,
         return err_set(err, ERR_WIRE, "beat from a node that does not vote");
     else if (!agree_term_within(agree, beat.term))
         agree_term_note(agree, beat.term);
-    else if (beat.term >= agree_floor(agree) &&
+    else if (beat.term >= agree_follow_floor(agree) &&
              (agree->role != AGREE_LEADER || beat.term > agree->leader_term)) {
         elect_follow(agree, now_ms, &frame->from, beat.term, effects);
         agree->current_ms = now_ms;

@@ -217,6 +217,10 @@ int agree_voter_index(const struct agree *agree, const struct id *id);
 bool agree_votes(const struct agree *agree);
 /* Highest term that we promised, or that somebody leads in. */
 uint64_t agree_floor(const struct agree *agree);
+
+/* Lowest term of a leader to be followed. Who does not vote follows one below its own
+ * promise, too: such a leader need not know of it, and would never be followed. */
+uint64_t agree_follow_floor(const struct agree *agree);
 /*
  * Terms are words that nobody proves, and one near the largest number would be the last:
  * a voter goes at most agree_term_jump above what it knows of, and takes note of what is

@@ -261,7 +261,8 @@ derive_rest(struct view *view, struct err *err)
         return -1;
     recover_duties(&view->plan, &view->cluster, view_node(view, &view->submitter),
                    &view->duties);
-    if (view->state == JOB_STOPPING && view->stop_after == 0)
+    /* Somebody who comes back may bring what was done before the run lost steps. */
+    if (view->state == JOB_STOPPING && view->stop_after < view->recovery.base_step)
         view->stop_after = view->recovery.base_step;
     return 0;
 }

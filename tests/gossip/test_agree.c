@@ -120,6 +120,38 @@ START_TEST(a_prevote_is_refused_while_the_leader_lives_and_granted_when_it_is_go
 }
 END_TEST
 
+/* It promised a term while it voted; those who vote now know nothing of it. */
+START_TEST(who_does_not_vote_follows_a_leader_below_its_promise_and_keeps_the_promise)
+{
+    struct hearing hearing = hearing_new(3);
+    struct agree *agree = hearing_agree(&hearing, VOTER);
+    uint64_t led = agree_term(agree), promised = agree->promised + 5;
+    struct beat beat = {.term = led, .epoch = agree->decree.epoch, .hash = agree->hash};
+    agree->promised = promised;
+    for (int votes = 1; votes >= 0; votes--) {
+        if (!votes) {
+            agree->amnesia = 1;
+            agree->role = AGREE_OBSERVER;
+        }
+        agree->leader = (struct id){0};
+        buf_clear(&hearing.body);
+        beat_encode(&beat, &hearing.body);
+        ck_assert_int_eq(hearing_hear(&hearing, VOTER, LEADER, FRAME_BEAT), 0);
+        ck_assert_int_eq(id_empty(agree_leader(agree)), votes);
+        ck_assert_uint_eq(agree_term(agree), votes ? promised : led);
+        ck_assert_uint_eq(agree->promised, promised);
+    }
+    /* Of two leaders it is the later one, of the same epoch, as for everybody. */
+    agree->leader_term = led + 1;
+    agree->leader = (struct id){0};
+    buf_clear(&hearing.body);
+    beat_encode(&beat, &hearing.body);
+    ck_assert_int_eq(hearing_hear(&hearing, VOTER, LEADER, FRAME_BEAT), 0);
+    ck_assert(id_empty(agree_leader(agree)));
+    hearing_end(&hearing);
+}
+END_TEST
+
 START_TEST(long_round_trips_stretch_the_silence)
 {
     struct hearing hearing = hearing_new(3);
@@ -718,6 +750,8 @@ suite_agree(void)
     t = suite_case(suite, "leading", 30);
     tcase_add_test(
         t, a_prevote_is_refused_while_the_leader_lives_and_granted_when_it_is_gone);
+    tcase_add_test(
+        t, who_does_not_vote_follows_a_leader_below_its_promise_and_keeps_the_promise);
     tcase_add_test(t, long_round_trips_stretch_the_silence);
     tcase_add_test(t, who_runs_late_waits_longer_for_its_leader_and_for_its_voters);
     tcase_add_test(t, a_vote_is_durable_before_it_leaves_and_there_is_one_per_term);

@@ -613,17 +613,23 @@ START_TEST(a_view_begins_where_the_last_one_ended)
 }
 END_TEST
 
-/* The first step at which a stopping run ends is its base step, and stays it. */
-START_TEST(a_stopping_run_ends_at_the_step_where_it_halted)
+static void
+all_halted_at(int64_t step)
 {
     for (int i = 0; i < 3; i++) {
         struct progress *progress = &people.list[i].report.progress;
-        progress->applied = 33;
+        progress->applied = step;
         progress->holdings_count = 1;
         progress->holdings[0] =
-            (struct holding){.source = SOURCE_LIVE, .name.step = 33, .layers = 6};
+            (struct holding){.source = SOURCE_LIVE, .name.step = step, .layers = 6};
         reporter_sign(&people, i);
     }
+}
+
+/* The first step at which a stopping run ends is its base step, and stays it. */
+START_TEST(a_stopping_run_ends_at_the_step_where_it_halted)
+{
+    all_halted_at(33);
     int order[] = {0, 1, 2};
     struct view view = {0}, next;
     run_job(&view);
@@ -636,6 +642,25 @@ START_TEST(a_stopping_run_ends_at_the_step_where_it_halted)
     ck_assert_int_eq(next.stop_after, 33);
     view_release(&next);
     view_release(&view);
+}
+END_TEST
+
+/* Else nobody would ever be done with it: all hold a later step than the last one. */
+START_TEST(a_stopping_run_that_gets_back_later_steps_ends_there)
+{
+    int order[] = {0, 1, 2};
+    for (int64_t stop = 4; stop <= 50; stop += 46) {
+        all_halted_at(48);
+        struct view view = {0};
+        run_job(&view);
+        view.state = JOB_STOPPING;
+        view.stop_after = stop;
+        collect(&view, order, 3);
+        ck_assert_msg(view_derive(&view, NULL, &err) == 0, "%s", err.msg);
+        ck_assert_int_eq(view.recovery.base_step, 48);
+        ck_assert_int_eq(view.stop_after, stop < 48 ? 48 : stop);
+        view_release(&view);
+    }
 }
 END_TEST
 
@@ -740,6 +765,7 @@ suite_view(void)
     tcase_add_test(tests, nobody_with_the_data_is_no_plan);
     tcase_add_test(tests, a_view_begins_where_the_last_one_ended);
     tcase_add_test(tests, a_stopping_run_ends_at_the_step_where_it_halted);
+    tcase_add_test(tests, a_stopping_run_that_gets_back_later_steps_ends_there);
     tcase_add_test(tests, damaged_bytes_of_a_view_are_refused_or_harmless);
     tcase_add_test(tests, sixty_four_members_fit_into_a_decree);
     return suite;
