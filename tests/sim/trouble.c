@@ -461,10 +461,14 @@ waits_in_vain(const struct host *host)
     const struct node *node = host->node;
     if (!node || world.now_us - host->started_us < 8 * SECOND || guard_alone(host))
         return false;
-    bool knows = false; /* an address of anybody who votes */
-    for (uint32_t v = 0; node->entered && v < node->decree.voters_count; v++)
-        knows = knows || gossip_find(node->gossip, &node->decree.voters[v]) ||
-                view_node(node->view, &node->decree.voters[v]) >= 0;
+    bool knows = false; /* an address of anybody who votes, and may be in it still */
+    for (uint32_t v = 0; node->entered && v < node->decree.voters_count; v++) {
+        const struct id *voter = &node->decree.voters[v];
+        bool evicted =
+            guard.kind == GUARD_EVICT && guard.done && id_equal(voter, &guard.evicted);
+        knows = knows || (!evicted && (gossip_find(node->gossip, voter) ||
+                                       view_node(node->view, voter) >= 0));
+    }
     return !node->entered || (!node->member && !knows) || guard_outdated(host);
 }
 
