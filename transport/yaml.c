@@ -542,6 +542,13 @@ static const cyaml_config_t library = {
     .flags = CYAML_CFG_NO_ALIAS,
 };
 
+/* Bytes of the byte order mark that some editors begin a file with. */
+static size_t
+mark_bytes(const char *text, size_t len)
+{
+    return len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+}
+
 int
 yaml_parse(const char *name, const char *text, size_t len,
            const cyaml_schema_value_t *schema, void **out, struct err *err)
@@ -551,10 +558,9 @@ yaml_parse(const char *name, const char *text, size_t len,
     text = text ? text : ""; /* an empty file's buffer; libyaml asserts a text */
     if (len > YAML_BYTES_MAX)
         return err_set(err, ERR_USAGE, "%s: larger than %d bytes", name, YAML_BYTES_MAX);
-    if (len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) { /* some editors' beginning */
-        text += 3;
-        len -= 3;
-    }
+    size_t mark = mark_bytes(text, len);
+    text += mark;
+    len -= mark;
     if (check_text(name, text, len, schema, err))
         return -1;
     void *value = NULL;
@@ -669,6 +675,9 @@ yaml_section(const char *name, const char *text, size_t len, const char *path,
     bool key = true, ours = false, more = true;
     must(text || len == 0);
     text = text ? text : "";
+    size_t mark = mark_bytes(text, len);
+    text += mark;
+    len -= mark;
     must(yaml_parser_initialize(&walk.parser));
     yaml_parser_set_encoding(&walk.parser, YAML_UTF8_ENCODING);
     yaml_parser_set_input_string(&walk.parser, (const unsigned char *)text, len);
@@ -698,7 +707,11 @@ yaml_section(const char *name, const char *text, size_t len, const char *path,
     }
     yaml_parser_delete(&walk.parser);
     if (result == 0 && !found)
-        result = err_set(err, ERR_USAGE, "%s: \"%s\" is missing", name, path);
+        return err_set(err, ERR_USAGE, "%s: \"%s\" is missing", name, path);
+    if (result == 0) {
+        out->start += mark;
+        out->end += mark;
+    }
     return result;
 }
 

@@ -698,9 +698,10 @@ START_TEST(a_file_inside_a_file_keeps_its_lines)
         "nodes: [{name: a}, {job: {model: x}}]\nother: {deep: [1, {job: no}]}\n"
         "job: {name: n,\n  model: {layerz: 4}}\nlast: 1\n",
         "nodes:\n  - name: \"\xc3\xa4\xe2\x82\xac\"\njob:\n  name: n\n  model:\n"
-        "    layerz: 4\nlast: 1\n"};
-    static const char *const lines[] = {"line 4", "line 6"};
-    for (int i = 0; i < 2; i++) {
+        "    layerz: 4\nlast: 1\n",
+        "\xef\xbb\xbfnodes: 1\njob:\n  name: n\n  model:\n    layerz: 4\nlast: 1\n"};
+    static const char *const lines[] = {"line 4", "line 6", "line 5"};
+    for (int i = 0; i < 3; i++) {
         struct yaml_section section;
         ck_assert_int_eq(yaml_section("s.yaml", holders[i], strlen(holders[i]), "job",
                                       &section, NULL, &err),
