@@ -45,7 +45,8 @@ agree_follow_floor(const struct agree *agree)
     if (agree_votes(agree))
         return agree_floor(agree);
     uint64_t decided = agree->certificate.term;
-    return agree->leader_term > decided ? agree->leader_term : decided;
+    return !id_empty(&agree->leader) && agree->leader_term > decided ? agree->leader_term
+                                                                     : decided;
 }
 
 static uint64_t

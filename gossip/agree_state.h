@@ -219,7 +219,8 @@ bool agree_votes(const struct agree *agree);
 uint64_t agree_floor(const struct agree *agree);
 
 /* Lowest term of a leader to be followed. Who does not vote follows one below its own
- * promise, too: such a leader need not know of it, and would never be followed. */
+ * promise, too, and below the term of a leader that it has lost: such a leader need not
+ * know of either, and would never be followed. */
 uint64_t agree_follow_floor(const struct agree *agree);
 /*
  * Terms are words that nobody proves, and one near the largest number would be the last:

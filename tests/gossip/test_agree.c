@@ -141,8 +141,19 @@ START_TEST(who_does_not_vote_follows_a_leader_below_its_promise_and_keeps_the_pr
         ck_assert_uint_eq(agree_term(agree), votes ? promised : led);
         ck_assert_uint_eq(agree->promised, promised);
     }
-    /* Of two leaders it is the later one, of the same epoch, as for everybody. */
-    agree->leader_term = led + 1;
+    /* Of two leaders it is the later one, of the same epoch, as for everybody, until that
+     * one is lost. */
+    struct id later = agree->decree.voters[1], earlier = *agree_leader(agree);
+    for (int lost = 0; lost <= 1; lost++) {
+        agree->leader_term = led + 1;
+        agree->leader = lost ? (struct id){0} : later;
+        buf_clear(&hearing.body);
+        beat_encode(&beat, &hearing.body);
+        ck_assert_int_eq(hearing_hear(&hearing, VOTER, LEADER, FRAME_BEAT), 0);
+        ck_assert(id_equal(agree_leader(agree), lost ? &earlier : &later));
+        ck_assert_uint_eq(agree_term(agree), lost ? led : led + 1);
+    }
+    beat.term = agree->certificate.term - 1;
     agree->leader = (struct id){0};
     buf_clear(&hearing.body);
     beat_encode(&beat, &hearing.body);
