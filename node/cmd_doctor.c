@@ -1,6 +1,7 @@
 #include "node/command.h"
 #include "node/config.h"
 #include "node/doctor.h"
+#include "node/node.h"
 #include "transport/base/clock.h"
 #include "transport/base/file.h"
 #include "transport/base/log.h"
@@ -13,14 +14,16 @@ enum { CHECK_MS = 8000, LOOK_MS = 250 };
 
 struct given {
     char data[PATH_BYTES_MAX];
-    struct address listen;
+    struct address listen; /* no host: not given */
     bool json;
 };
 
 static const struct argp_option options[] = {
     {"data", 'd', "DIR", 0, "Data folder (default ~/.local/share/flotilla)", 0},
     {"listen", 'l', "HOST:PORT", 0,
-     "Join socket that a node is to have here (default 0.0.0.0:7700)", 0},
+     "Join socket that a node is to have here (default: as at its last start, or "
+     "0.0.0.0:7700)",
+     0},
     {"json", 'j', NULL, 0, "Print one JSON object", 0},
     {0}};
 
@@ -143,10 +146,12 @@ cmd_doctor(int argc, char **argv)
     struct given given = {.json = false};
     config_init(&defaults);
     memcpy(given.data, defaults.data, sizeof(given.data));
-    given.listen = defaults.listen;
+    struct address usual = defaults.listen;
     config_release(&defaults);
     if (argp_parse(&argp, argc, argv, 0, NULL, &given))
         return EXIT_USAGE;
+    if (!given.listen.host[0] && !local_listen(given.data, &given.listen))
+        given.listen = usual;
     log_setup(LOG_ERROR, false);
 
     struct findings findings = {0};

@@ -418,6 +418,15 @@ doctor_reach(struct findings *findings, const struct json *status)
     }
 }
 
+/* ", N of them WHAT", unless there are none. */
+static void
+put_part(char *text, size_t size, size_t count, const char *what)
+{
+    size_t at = strlen(text);
+    if (count > 0)
+        snprintf(text + at, size - at, ", %zu of them %s", count, what);
+}
+
 void
 doctor_swarm(struct findings *findings, const struct json *status, int64_t answered_ms)
 {
@@ -442,23 +451,23 @@ doctor_swarm(struct findings *findings, const struct json *status, int64_t answe
     else if (paused[0])
         findings_add(findings, FINDING_WARN, "node", "training waits here: %s", paused);
     const struct json *members = json_get(status, "members");
-    size_t round = 0, hidden = 0, lost = 0;
+    size_t others = 0, round = 0, hidden = 0, lost = 0;
     for (size_t i = 0; i < json_count(members); i++) {
         const struct json *member = json_at(members, i);
         bool alive = strcmp(json_text(json_get(member, "state"), ""), "alive") == 0;
         const char *way = json_text(json_get(member, "way"), "");
         if (json_bool(json_get(member, "self"), false) || !alive)
             continue;
+        others++;
         round += strcmp(way, "round") == 0;
         hidden += strcmp(way, "back") == 0;
         lost += strcmp(way, "none") == 0 && json_count(members) <= 24;
     }
+    char detail[200] = "";
+    put_part(detail, sizeof(detail), hidden, "reached on connections that they opened");
+    put_part(detail, sizeof(detail), round,
+             "reached by a third node, which is slower: open the ports of one side");
+    put_part(detail, sizeof(detail), lost, "not connected: is a port shut between them?");
     findings_add(findings, lost > 0 ? FINDING_WARN : FINDING_OK, "swarm",
-                 "%zu nodes are known; %zu are answered on connections of their own, %zu "
-                 "reached by a third node, %zu alive and not connected%s",
-                 json_count(members), hidden, round, lost,
-                 round > 0
-                     ? "; what a third node carries is slower: open the ports of one "
-                       "side"
-                     : "");
+                 "%zu other nodes are alive%s", others, detail);
 }

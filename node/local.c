@@ -199,45 +199,71 @@ recall(const char *what, const char *kept, const char *given, const char *otherw
     log_info("node", "as before %s=%s", what, kept);
 }
 
+struct settings {
+    char name[NAME_BYTES_MAX + 1], zone[NAME_BYTES_MAX + 1];
+    char listen[ADDRESS_BYTES_MAX + 8], advertise[ADDRESS_BYTES_MAX + 8];
+};
+
+/* False without `err`: there are none. */
+static bool
+settings_read(const char *data, struct settings *settings, struct err *err)
+{
+    char path[PATH_BYTES_MAX];
+    struct buf bytes = {0};
+    struct reader *reader = NULL;
+    err->code = ERR_NONE;
+    path_join(path, data, settings_file);
+    bool read = file_exists(path) && file_read(path, 4096, &bytes, err) == 0 &&
+                (reader = reader_open(bytes.data, bytes.len, err)) != NULL;
+    if (read) {
+        reader_enter(reader, 4, 4);
+        reader_text(reader, settings->name, sizeof(settings->name));
+        reader_text(reader, settings->zone, sizeof(settings->zone));
+        reader_text(reader, settings->listen, sizeof(settings->listen));
+        reader_text(reader, settings->advertise, sizeof(settings->advertise));
+        reader_leave(reader);
+        read = reader_close(&reader, err) == 0;
+    }
+    buf_release(&bytes);
+    return read;
+}
+
+bool
+local_listen(const char *data, struct address *listen)
+{
+    struct settings settings;
+    struct address kept;
+    struct err err;
+    bool found = settings_read(data, &settings, &err) &&
+                 address_parse(settings.listen, &kept, &err) == 0;
+    if (found)
+        *listen = kept;
+    return found;
+}
+
 void
 local_recall(struct node *node)
 {
-    char path[PATH_BYTES_MAX], name[NAME_BYTES_MAX + 1], zone[NAME_BYTES_MAX + 1];
-    char listen[ADDRESS_BYTES_MAX + 8], advertise[ADDRESS_BYTES_MAX + 8];
-    struct buf bytes = {0};
-    struct err err = {0};
-    path_join(path, node->config.data, settings_file);
-    struct reader *reader = NULL;
-    if (!file_exists(path) || file_read(path, 4096, &bytes, &err) ||
-        !(reader = reader_open(bytes.data, bytes.len, &err)))
-        goto out;
-    reader_enter(reader, 4, 4);
-    reader_text(reader, name, sizeof(name));
-    reader_text(reader, zone, sizeof(zone));
-    reader_text(reader, listen, sizeof(listen));
-    reader_text(reader, advertise, sizeof(advertise));
-    reader_leave(reader);
-    if (reader_close(&reader, &err))
-        goto out;
+    struct settings kept;
     struct node_config fresh, *config = &node->config;
     char now[ADDRESS_BYTES_MAX + 8], otherwise[ADDRESS_BYTES_MAX + 8];
-    config_init(&fresh);
-    recall("name", name, config->name, "", config->name, sizeof(config->name));
-    recall("zone", zone, config->zone, fresh.zone, config->zone, sizeof(config->zone));
-    address_text(&config->listen, now);
-    address_text(&fresh.listen, otherwise);
-    recall("listen", listen, now, otherwise, now, sizeof(now));
-    if (address_parse(now, &config->listen, &err))
-        goto out;
-    if (!config->advertise.host[0] && advertise[0] &&
-        address_parse(advertise, &config->advertise, &err))
-        goto out;
-    config_release(&fresh);
-out:
+    struct err err;
+    if (settings_read(config->data, &kept, &err)) {
+        config_init(&fresh);
+        recall("name", kept.name, config->name, "", config->name, sizeof(config->name));
+        recall("zone", kept.zone, config->zone, fresh.zone, config->zone,
+               sizeof(config->zone));
+        address_text(&config->listen, now);
+        address_text(&fresh.listen, otherwise);
+        recall("listen", kept.listen, now, otherwise, now, sizeof(now));
+        config_release(&fresh);
+        if (address_parse(now, &config->listen, &err) == 0 &&
+            !config->advertise.host[0] && kept.advertise[0])
+            address_parse(kept.advertise, &config->advertise, &err);
+    }
     if (err.code)
         log_warn("node", "the settings of the last start are passed over reason=\"%s\"",
                  err.msg);
-    buf_release(&bytes);
 }
 
 void

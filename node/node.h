@@ -306,6 +306,9 @@ void local_load_members(struct node *node);
 /* Name, zone, listening and advertised address of the last start, where this start left
  * them out. */
 void local_recall(struct node *node);
+/* Where the node of this data folder listened last; false: none did, `listen` is as it
+ * was. */
+bool local_listen(const char *data, struct address *listen);
 void local_remember(const struct node *node); /* before the advertised address is found */
 
 /* ---- lead.c ---- */

@@ -11,7 +11,7 @@
 enum { SECRET_AGAIN_MS = 300, DOOR_SAY_MS = 5000 };
 
 /* One that was made here and is not in force yet. */
-static const char next_file[] = STATUS_SECRET_FILE ".next";
+#define NEXT_FILE STATUS_SECRET_FILE ".next"
 
 static bool
 in_force(const struct node *node, const struct secret *secret)
@@ -65,7 +65,7 @@ adopt(struct node *node, struct secret *secret, int64_t now)
     path_join(path, node->config.data, STATUS_SECRET_FILE);
     if (secret_write(secret, path, &err))
         log_error("node", "the swarm's new secret is not saved reason=\"%s\"", err.msg);
-    else if (file_remove_tree(path_join(path, node->config.data, next_file), &err))
+    else if (file_remove_tree(path_join(path, node->config.data, NEXT_FILE), &err))
         log_warn("node", "the secret that waited is not removed reason=\"%s\"", err.msg);
     keep_door(node, now);
     enter_record(node);
@@ -125,7 +125,7 @@ secrets_hand_out(struct node *node, const struct secret *secret, const struct id
 {
     char path[PATH_BYTES_MAX];
     struct err err;
-    if (secret_write(secret, path_join(path, node->config.data, next_file), &err))
+    if (secret_write(secret, path_join(path, node->config.data, NEXT_FILE), &err))
         log_warn("node", "the next secret is not saved reason=\"%s\"", err.msg);
     for (uint32_t i = 0; i < node->decree.members_count; i++) {
         const struct id *id = &node->decree.members[i].id;
@@ -135,19 +135,24 @@ secrets_hand_out(struct node *node, const struct secret *secret, const struct id
     }
 }
 
+/* The one in force is picked from these as soon as the node knows which it is: what was
+ * given at the start may be older than what the folder has. */
 void
 secrets_recall(struct node *node)
 {
-    char path[PATH_BYTES_MAX];
-    struct err err;
-    path_join(path, node->config.data, next_file);
-    if (!file_exists(path))
-        return;
-    struct secret *secret = secret_read(path, &err);
-    if (secret)
-        secrets_keep(node, secret);
-    else
-        log_warn("node", "a secret that waited is passed over reason=\"%s\"", err.msg);
+    static const char *const names[] = {STATUS_SECRET_FILE, NEXT_FILE};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        char path[PATH_BYTES_MAX];
+        struct err err;
+        path_join(path, node->config.data, names[i]);
+        if (!file_exists(path))
+            continue;
+        struct secret *secret = secret_read(path, &err);
+        if (secret)
+            secrets_keep(node, secret);
+        else
+            log_warn("node", "a secret is passed over reason=\"%s\"", err.msg);
+    }
 }
 
 int

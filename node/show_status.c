@@ -74,7 +74,8 @@ static bool
 gone(const struct json *member)
 {
     const char *state = text_of(member, "state");
-    return strcmp(state, "dead") == 0 || strcmp(state, "left") == 0;
+    return strcmp(state, "dead") == 0 || strcmp(state, "left") == 0 ||
+           strcmp(state, "evicted") == 0;
 }
 
 static void
@@ -95,7 +96,7 @@ add_member(struct table *table, const struct json *member)
     add_cell(table, text_of(member, "zone"));
     add_cell(table, text_of(member, "address"));
     int64_t since = int_of(member, "since_s");
-    if (!gone(member))
+    if (!gone(member) || strcmp(text_of(member, "state"), "evicted") == 0)
         snprintf(text, sizeof(text), "%.40s", text_of(member, "state"));
     else if (since < 60)
         snprintf(text, sizeof(text), "%.20s %lld s ago", text_of(member, "state"),

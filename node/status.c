@@ -105,7 +105,9 @@ put_member(const struct node *node, const struct member *member,
     json_put_text(writer, "name", member->record->name);
     json_put_text(writer, "zone", member->record->zone);
     json_put_text(writer, "address", member->record->address);
-    json_put_text(writer, "state", member_state_name(member->state));
+    bool evicted = id_set_has(&node->view->policy.evicted, id);
+    json_put_text(writer, "state",
+                  evicted ? "evicted" : member_state_name(member->state));
     json_put_int(writer, "since_s", (clock_ms() - member->since_ms) / 1000);
     json_put_bool(writer, "member", decree_member(&node->decree, id));
     json_put_bool(writer, "voter", decree_voter(&node->decree, id));

@@ -200,6 +200,17 @@ START_TEST(a_new_secret_reaches_all_also_who_was_away_and_the_old_one_opens_no_d
                "\"name\":\"three\"", NULL);
     const struct peer *const all[] = {&one, &two, &three};
     all_have_new_secret(old, all, 3);
+    /* Who is started by the old command line keeps the newer one of its folder, also
+     * where nobody is there to tell it. */
+    peer_kill(&three);
+    peer_kill(&two);
+    peer_kill(&one);
+    peer_start(&one, "one", "--zone", "a", "--secret-file", swarm_path("old"), NULL);
+    peer_logs(&one, 20000, "this node has the swarm's new secret");
+    all_have_new_secret(old, all, 1);
+    peer_again(&two, NULL);
+    peer_again(&three, NULL);
+    peer_event(&three, 30000, NULL, "\"event\":\"epoch\"", "\"name\":\"one\"", NULL);
     /* And by it others join again. */
     struct peer five;
     peer_start(&five, "five", "--zone", "a", "--join", three.address, "--secret-file",
