@@ -60,11 +60,12 @@ static const cyaml_schema_field_t node_fields[] = {
 static const cyaml_schema_value_t node = {
     CYAML_VALUE_MAPPING(CYAML_FLAG_DEFAULT, struct pool_file, node_fields)};
 
-static const cyaml_schema_field_t curve_fields[] = {TEXT("name", struct curve_file, name),
-                                                    LIST("quadratic", CYAML_FLAG_POINTER,
-                                                         struct curve_file, quadratic,
-                                                         &coefficient, 3, 3),
-                                                    CYAML_FIELD_END};
+static const cyaml_schema_field_t curve_fields[] = {
+    TEXT("name", struct curve_file, name),
+    LIST("quadratic", CYAML_FLAG_POINTER, struct curve_file, quadratic, &coefficient, 3,
+         3),
+    TEXT_OPTIONAL("smallest", struct curve_file, smallest),
+    TEXT_OPTIONAL("largest", struct curve_file, largest), CYAML_FIELD_END};
 static const cyaml_schema_value_t curve = {
     CYAML_VALUE_MAPPING(CYAML_FLAG_DEFAULT, struct curve_file, curve_fields)};
 

@@ -37,7 +37,7 @@ struct pool_file {
 };
 
 struct curve_file {
-    char *name;
+    char *name, *smallest, *largest;
     double *quadratic;
     uint32_t quadratic_count;
 };

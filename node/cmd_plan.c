@@ -100,7 +100,14 @@ find(struct plan_outcome *outcome, struct err *err)
     const struct fleet *fleet = outcome->cluster->fleet;
     const struct fleet_request *request = &outcome->job->request;
     int64_t began_us = clock_us();
-    if (fleet_search(request, fleet, &outcome->answer, err))
+    int result = fleet_search(request, fleet, &outcome->answer, err);
+    if (result && request->quick) {
+        /* What a leader does not find, or why there is none: by the long search. */
+        struct fleet_request longer = *request;
+        longer.quick = false;
+        result = fleet_search(&longer, fleet, &outcome->answer, err);
+    }
+    if (result)
         return -1;
     outcome->seconds = (double)(clock_us() - began_us) / 1e6;
     return 0;
@@ -233,15 +240,15 @@ plan(const struct given *given, struct err *err)
                          "our own engine");
     if (result == 0)
         result = plan_cluster_read(given->cluster, job.model, &cluster, err);
+    if (result == 0 && given->current)
+        result = repair(given, &job, &cluster, &outcome, err);
+    else if (result == 0)
+        result = plan_job_bind(&job, &cluster, err);
     for (const char *line = cluster.notes; result == 0 && *line;) {
         int len = (int)strcspn(line, "\n");
         command_note("%.*s", len, line);
         line += len + (line[len] == '\n');
     }
-    if (result == 0 && given->current)
-        result = repair(given, &job, &cluster, &outcome, err);
-    else if (result == 0)
-        result = plan_job_bind(&job, &cluster, err);
     if (result == 0 && given->evaluate)
         result = take_given(given->evaluate, &outcome, err);
     else if (result == 0 && !given->current)

@@ -89,15 +89,14 @@ take_zones(const struct cluster_file *file, struct fleet *fleet, struct err *err
     return 0;
 }
 
-static int __attribute__((format(printf, 2, 3)))
-note(struct plan_cluster *cluster, const char *fmt, ...)
+void
+plan_cluster_note(struct plan_cluster *cluster, const char *fmt, ...)
 {
     size_t used = strlen(cluster->notes);
     va_list args;
     va_start(args, fmt);
     vsnprintf(cluster->notes + used, sizeof(cluster->notes) - used, fmt, args);
     va_end(args);
-    return 0;
 }
 
 /* The layers' sizes of a profile into the table, or the same as are there already. */
@@ -203,9 +202,9 @@ take_profiles(const char *file, const struct device_file *device, const char *mo
             return -1;
     }
     if (!kind->times)
-        note(out,
-             "device \"%s\" has no profile of the model \"%s\"%s%s and is left out\n",
-             device->name, model, other[0] ? " but one of " : "", other);
+        plan_cluster_note(
+            out, "device \"%s\" has no profile of the model \"%s\"%s%s and is left out\n",
+            device->name, model, other[0] ? " but one of " : "", other);
     return 0;
 }
 
@@ -237,9 +236,9 @@ take_kind(const char *path, const struct cluster_file *file,
                        kind->name, (long long)machine);
     kind->machine_devices = (int)machine;
     kind->correction = device->correction ? *device->correction : 1;
-    if (!(kind->correction >= 0.01 && kind->correction <= 100))
+    if (!(kind->correction >= 0.001 && kind->correction <= 1000))
         return err_set(err, ERR_USAGE,
-                       "device \"%s\": correction is %g, it must be from 0.01 to 100",
+                       "device \"%s\": correction is %g, it must be from 0.001 to 1000",
                        kind->name, kind->correction);
     if (device->usd_per_hour &&
         !(*device->usd_per_hour >= 0 && *device->usd_per_hour <= 1e6))

@@ -33,6 +33,10 @@ int plan_cluster_parse(const char *path, const char *text, size_t len, const cha
                        plan_profile_fn *read, struct plan_cluster *out, struct err *err);
 void plan_cluster_release(struct plan_cluster *cluster);
 
+/* Adds a line, its end included, to the notes, as far as there is room. */
+void plan_cluster_note(struct plan_cluster *cluster, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
 int plan_cluster_zone(const struct fleet *fleet, const char *name);   /* or -1 */
 int plan_cluster_kind(const struct fleet *fleet, const char *name);   /* or -1 */
 int plan_cluster_pool(const struct fleet *fleet, int kind, int zone); /* or -1 */

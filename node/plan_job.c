@@ -1,5 +1,6 @@
 #include "node/plan_job.h"
 #include "node/config.h"
+#include "node/plan_engine.h"
 #include "transport/base/alloc.h"
 #include "transport/base/file.h"
 #include "transport/base/word.h"
@@ -379,5 +380,8 @@ plan_job_bind(struct plan_job *job, struct plan_cluster *cluster, struct err *er
         if (least > request->iterations_per_s_min)
             request->iterations_per_s_min = least;
     }
-    return keep_to(job, cluster, err);
+    if (keep_to(job, cluster, err))
+        return -1;
+    plan_engine_bind(job, cluster);
+    return 0;
 }

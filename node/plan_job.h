@@ -27,7 +27,8 @@ int plan_job_parse(const char *name, const char *text, size_t len, struct plan_j
 void plan_job_release(struct plan_job *job);
 
 /* Names of zones, devices and nodes, and limits in tokens, by a cluster: completes the
- * request and takes out of the cluster what the job excludes. ERR_USAGE for a name that is
+ * request and takes out of the cluster what the job excludes; a job of our engine's is made one
+ * of it (plan_engine.h). The cluster may not outlive the job. ERR_USAGE for a name that is
  * not there; ERR_PLAN when nothing is left. */
 int plan_job_bind(struct plan_job *job, struct plan_cluster *cluster, struct err *err);
 

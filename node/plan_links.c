@@ -1,4 +1,5 @@
 #include "node/plan_links.h"
+#include "node/config.h"
 #include "node/plan_cluster.h"
 #include "transport/base/alloc.h"
 #include "transport/base/word.h"
@@ -8,7 +9,7 @@
 #include <string.h>
 
 /* The sizes that the published curves were fitted to. */
-static const double fitted_low = 65536.0, fitted_high = 1073741824.0;
+static const int64_t fitted_low = 65536, fitted_high = 1073741824;
 
 enum { HINTED_MAX = 64 };
 
@@ -34,8 +35,26 @@ check_rate(struct fleet_curve *curve, const char *where, const char *name,
                        "bytes",
                        where, name, bytes);
     while (bytes > curve->low_bytes && fleet_send_s(curve, bytes / 2) < FLEET_NEVER_S)
-        bytes /= 2;
+        bytes = bytes / 2 > curve->low_bytes ? bytes / 2 : curve->low_bytes;
     curve->low_bytes = bytes;
+    return 0;
+}
+
+/* The sizes of the messages that it was fitted to. */
+static int
+take_range(const struct curve_file *file, struct fleet_curve *out, struct err *err)
+{
+    int64_t smallest = fitted_low, largest = fitted_high;
+    if ((file->smallest && size_parse(file->smallest, &smallest, err)) ||
+        (file->largest && size_parse(file->largest, &largest, err)))
+        return err_wrap(err, "curve \"%.64s\"", file->name);
+    if (smallest < 1 || largest < smallest || largest > INT64_C(1) << 50)
+        return err_set(err, ERR_USAGE,
+                       "curve \"%.64s\" is for messages of %lld to %lld bytes; smallest "
+                       "is at least 1B, largest not below it and at most 2^50 bytes",
+                       file->name, (long long)smallest, (long long)largest);
+    out->low_bytes = (double)smallest;
+    out->high_bytes = (double)largest;
     return 0;
 }
 
@@ -52,14 +71,12 @@ take_curve(const struct cluster_file *file, const char *where, const char *curve
         return err_set(err, ERR_USAGE,
                        "%s: round_trip_ms is %g, it must be from 0 to 2e8", where,
                        *round_trip_ms);
-    *out = (struct fleet_curve){
-        .low_bytes = fitted_low, .high_bytes = fitted_high, .delay_s = delay_s};
     if (mbit_per_s) {
         if (!(*mbit_per_s > 0 && *mbit_per_s <= 1e9))
             return err_set(err, ERR_USAGE,
                            "%s: mbit_per_s is %g, it must be above 0 and at most 1e9",
                            where, *mbit_per_s);
-        out->c0 = *mbit_per_s / 8000;
+        fleet_curve_plain(out, *mbit_per_s, round_trip_ms ? *round_trip_ms : 0);
         return 0;
     }
     const struct curve_file *given = find_curve(file, curve);
@@ -73,10 +90,11 @@ take_curve(const struct cluster_file *file, const char *where, const char *curve
         return err_set(err, ERR_USAGE, "%s: there is no curve \"%.64s\"%s", where, curve,
                        word_hint(curve, known, count, hints));
     }
-    out->c2 = given->quadratic[0];
-    out->c1 = given->quadratic[1];
-    out->c0 = given->quadratic[2];
-    return check_rate(out, where, curve, err);
+    *out = (struct fleet_curve){.c2 = given->quadratic[0],
+                                .c1 = given->quadratic[1],
+                                .c0 = given->quadratic[2],
+                                .delay_s = delay_s};
+    return take_range(given, out, err) || check_rate(out, where, curve, err) ? -1 : 0;
 }
 
 int

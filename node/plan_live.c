@@ -1,5 +1,6 @@
 #include "node/plan_live.h"
 #include "node/plan_measured.h"
+#include "planner/link_fit.h"
 #include "planner/muster.h"
 #include "transport/base/alloc.h"
 
@@ -83,6 +84,19 @@ name_kind(const struct view *view, struct kind *kind, int number)
              len > 0 ? "-" : "device-", number + 1);
 }
 
+/* As few digits as bring the same number back. */
+static void
+put_number(struct buf *out, const char *before, double value)
+{
+    char text[32];
+    for (int digits = 9; digits <= 17; digits++) {
+        snprintf(text, sizeof(text), "%.*g", digits, value);
+        if (strtod(text, NULL) == value)
+            break;
+    }
+    buf_printf(out, "%s%s", before, text);
+}
+
 static void
 write_kinds(const struct view *view, struct kind *kinds, int count, const char *prefix,
             struct plan_live *out)
@@ -97,7 +111,6 @@ write_kinds(const struct view *view, struct kind *kinds, int count, const char *
             double correction = node->profile.correction_ppm > 0
                                     ? (double)node->profile.correction_ppm / 1e6
                                     : 1;
-            correction = correction < 0.01 ? 0.01 : correction > 100 ? 100 : correction;
             struct profile_file profile;
             int n = out->profiles_count++;
             snprintf(out->files[n], sizeof(out->files[n]), "%s.%s.json", prefix,
@@ -107,8 +120,8 @@ write_kinds(const struct view *view, struct kind *kinds, int count, const char *
             profile_file_write(&profile, &out->profiles[n]);
             buf_add(&out->profiles[n], "\n", 1);
             profile_file_release(&profile);
-            buf_printf(&out->cluster, ", correction: %.9g, profiles: [%s]", correction,
-                       out->files[n]);
+            put_number(&out->cluster, ", correction: ", correction);
+            buf_printf(&out->cluster, ", profiles: [%s]", out->files[n]);
         }
         buf_printf(&out->cluster, "}\n");
     }
@@ -133,21 +146,60 @@ write_nodes(const struct view *view, const struct kind *kinds, const int *kind_o
     }
 }
 
+static bool
+is_plain(const struct fleet_curve *curve)
+{
+    return curve->c2 == 0 && curve->c1 == 0;
+}
+
+/* The links that the leader plans with (planner/muster.h): a curve where members measured
+ * one. */
+static void
+write_curves(const struct cluster *cluster, const struct fleet_curve *curves,
+             struct buf *out)
+{
+    int zones = cluster->zones_count;
+    bool any = false;
+    for (int i = 0; i < zones * zones; i++) {
+        if (is_plain(&curves[i]))
+            continue;
+        buf_printf(out, "%s  - {name: %s>%s, quadratic: [", any ? "" : "curves:\n",
+                   cluster->zones[i / zones], cluster->zones[i % zones]);
+        put_number(out, "", curves[i].c2);
+        put_number(out, ", ", curves[i].c1);
+        put_number(out, ", ", curves[i].c0);
+        buf_printf(out, "], smallest: %.0fB, largest: %.0fB}\n", curves[i].low_bytes,
+                   curves[i].high_bytes);
+        any = true;
+    }
+}
+
 static void
 write_links(const struct cluster *cluster, struct buf *out)
 {
-    buf_printf(out, "links:\n");
-    for (int a = 0; a < cluster->zones_count; a++)
-        for (int b = 0; b < cluster->zones_count; b++) {
-            const struct cluster_link *link = cluster_link(cluster, a, b);
-            double mbit = (double)link->bytes_per_s * 8 / 1e6;
-            if (link->bytes_per_s > 0)
-                buf_printf(out,
-                           "  - {from: %s, to: %s, mbit_per_s: %.9g, round_trip_ms: "
-                           "%.9g, shared: %s}\n",
-                           cluster->zones[a], cluster->zones[b], mbit < 1e9 ? mbit : 1e9,
-                           (double)link->round_trip_us / 1e3, a == b ? "false" : "true");
-        }
+    int zones = cluster->zones_count;
+    struct fleet_curve *curves = xcalloc((size_t)(zones * zones), sizeof(*curves));
+    for (int i = 0; i < zones * zones; i++)
+        link_fit(&cluster->links[i], &curves[i]);
+    write_curves(cluster, curves, out);
+    bool any = false;
+    for (int i = 0; i < zones * zones; i++) {
+        const struct cluster_link *link = &cluster->links[i];
+        const char *from = cluster->zones[i / zones], *to = cluster->zones[i % zones];
+        double mbit = (double)link->bytes_per_s * 8 / 1e6;
+        if (link->bytes_per_s < 1)
+            continue;
+        buf_printf(out, "%s  - {from: %s, to: %s, ", any ? "" : "links:\n", from, to);
+        if (is_plain(&curves[i]))
+            put_number(out, "mbit_per_s: ", mbit < 1e9 ? mbit : 1e9);
+        else
+            buf_printf(out, "curve: %s>%s", from, to);
+        put_number(out, ", round_trip_ms: ",
+                   link->round_trip_us > 0 ? (double)link->round_trip_us / 1e3 : 0);
+        buf_printf(out, ", shared: %s}\n", i / zones == i % zones ? "false" : "true");
+        any = true;
+    }
+    free(curves);
 }
 
 void

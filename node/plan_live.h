@@ -17,8 +17,8 @@ struct plan_live {
               [2 * NAME_BYTES_MAX + 16]; /* in files of these names */
 };
 
-/* Types are the kinds that the leader plans with (planner/muster.h), so that `plan` is asked
- * about the same fleet; who has measured nothing is of a type without a profile, by device and
+/* Types and links are those that the leader plans with (planner/muster.h), to the last bit, so that
+ * `plan` is asked about the same fleet; who has measured nothing is of a type without a profile, by device and
  * memory. Profiles are called PREFIX.TYPE.json. */
 void plan_live_make(const struct view *view, const char *prefix, struct plan_live *out);
 void plan_live_release(struct plan_live *live);

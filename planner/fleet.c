@@ -47,6 +47,17 @@ fleet_log2(double x)
     return (double)exponent + t * sum * (2.0 * 1.44269504088896340736);
 }
 
+void
+fleet_curve_plain(struct fleet_curve *curve, double mbit_per_s, double round_trip_ms)
+{
+    *curve = (struct fleet_curve){
+        .c0 = mbit_per_s / 8000.0,
+        .low_bytes = 1.0,
+        .high_bytes = 1e18,
+        .delay_s = round_trip_ms / 2000.0,
+    };
+}
+
 double
 fleet_send_s(const struct fleet_curve *curve, double bytes)
 {

@@ -47,6 +47,11 @@ struct fleet_curve {
     bool shared;
 };
 
+/* A plain rate, the same for messages of all sizes, not shared: 1e6 bit/s; milliseconds there and
+ * back. */
+void fleet_curve_plain(struct fleet_curve *curve, double mbit_per_s,
+                       double round_trip_ms);
+
 /* Seconds that a message takes; 0 for no bytes, FLEET_NEVER_S at a rate that is not above
  * 0. */
 #define FLEET_NEVER_S 1e15

@@ -623,7 +623,7 @@ int
 fleet_search(const struct fleet_request *request, const struct fleet *fleet,
              struct fleet_answer *out, struct err *err)
 {
-    return search(request, fleet, !request->quick, out, err);
+    return search(request, fleet, true, out, err);
 }
 
 int

@@ -12,10 +12,11 @@ workspace(const struct run_sizes *sizes, const struct run_terms *terms,
     else if (terms->width > 1)
         buffers = bucket < (double)gradients ? (int64_t)bucket : gradients;
     int64_t own = (int64_t)framework->extra_bytes_per_parameter * sizes->parameters +
-                  sizes->largest_bytes * terms->micro_batch * framework->working_layers +
                   (terms->tp > 1 ? framework->fixed_tp_bytes : framework->fixed_bytes);
-    return 2 * sizes->boundary_bytes * terms->micro_batch * terms->in_flight + buffers +
-           own;
+    int64_t passing = 2 * sizes->boundary_bytes * terms->in_flight +
+                      sizes->largest_bytes * framework->working_layers;
+    return passing * terms->micro_batch / (terms->precision == PRECISION_BF16 ? 2 : 1) +
+           buffers + own;
 }
 
 void

@@ -27,7 +27,8 @@ struct run_terms {
 };
 
 /* All of `out` but its room. fp32: weights, gradients and two moments; bf16: both at 2 bytes,
- * and a master copy of the weights beside the moments. */
+ * and a master copy of the weights beside the moments; activations and the buffers between stages
+ * at half their size. */
 void memory_of_run(const struct run_sizes *sizes, const struct run_terms *terms,
                    const struct framework *framework, struct memory_parts *out);
 

@@ -1,12 +1,12 @@
 #include "planner/muster.h"
+#include "planner/layer_table.h"
+#include "planner/link_fit.h"
 #include "transport/base/alloc.h"
 #include "transport/base/must.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { SIZES_MAX = 12 /* micro-batch sizes to choose from */ };
 
 /* Nodes that are one kind. */
 struct alike {
@@ -77,50 +77,6 @@ sort_nodes(const struct cluster *cluster, const int64_t *pace, double tolerance,
 /* ---- the model and its times ---- */
 
 static void
-fill_table(struct muster *muster)
-{
-    const struct model_shape *shape = &muster->asked->shape;
-    struct layer_table *table = &muster->fleet->table;
-    table->layers_count = workload_layers(shape);
-    table->sequence_tokens = shape->context;
-    table->sizes[0] = xcalloc((size_t)table->layers_count, sizeof(struct layer_size));
-    table->engine = shape;
-    table->engine_copies = muster->asked->copies;
-    for (int l = 0; l < table->layers_count; l++) {
-        struct stage_spec spec = {
-            .first_layer = l, .layers = 1, .micro_batch = 1, .in_flight = 1};
-        struct stage_layout layout;
-        workload_stage_layout(shape, &spec, &layout);
-        table->sizes[0][l] = (struct layer_size){
-            .parameters = workload_layer_parameters(shape, l),
-            .output_bytes =
-                l + 1 < table->layers_count ? workload_boundary_bytes(shape, 1) : 0,
-            .kept_bytes = layout.slot * 4,
-        };
-    }
-}
-
-/* Divisors of the batch, ascending: those that pipelines and limits allow; the one that the job
- * fixes in any case. */
-static int
-list_sizes(const struct muster *muster, int nodes, int sizes[SIZES_MAX])
-{
-    const struct plan_request *asked = muster->asked;
-    int pipelines = nodes < REPLICAS_MAX ? nodes : REPLICAS_MAX;
-    int count = 0;
-    for (int size = 1; size <= asked->sequences; size++) {
-        bool fixed = size == asked->micro_batch;
-        if (asked->sequences % size != 0 || (count == SIZES_MAX && !fixed) ||
-            (int64_t)size * asked->shape.context > MICRO_BATCH_TOKENS_MAX ||
-            asked->sequences / size > MICRO_BATCHES_MAX * pipelines)
-            continue;
-        count -= count == SIZES_MAX;
-        sizes[count++] = size;
-    }
-    return count;
-}
-
-static void
 fill_times(struct muster *muster, const struct cluster_node *node, int size,
            struct fleet_times *out)
 {
@@ -132,22 +88,18 @@ fill_times(struct muster *muster, const struct cluster_node *node, int size,
         .tp = 1,
         .layers = xcalloc((size_t)layers, sizeof(*out->layers)),
     };
-    for (int l = 0; l < layers; l++) {
-        int64_t forward_ns, backward_ns, update_ns;
-        must(cluster_layer_ns(node, workload_layer_kind(shape, l), size, &forward_ns,
-                              &backward_ns, &update_ns) == 0);
-        out->layers[l] = (struct layer_time){.forward_s = (double)forward_ns / 1e9,
-                                             .backward_s = (double)backward_ns / 1e9,
-                                             .update_s = (double)update_ns / 1e9};
-    }
+    for (int l = 0; l < layers; l++)
+        layer_table_time(node, workload_layer_kind(shape, l), size, &out->layers[l]);
 }
 
 static void
 fill_kinds(struct muster *muster, const struct alike *kinds, int count, int nodes)
 {
     struct fleet *fleet = muster->fleet;
-    int sizes[SIZES_MAX];
-    int sizes_count = list_sizes(muster, nodes, sizes);
+    const struct plan_request *asked = muster->asked;
+    int sizes[LAYER_TABLE_SIZES_MAX];
+    int sizes_count = layer_table_sizes(&asked->shape, asked->sequences,
+                                        asked->micro_batch, nodes, sizes);
     fleet->kinds_count = count;
     for (int k = 0; k < count; k++) {
         struct fleet_kind *kind = &fleet->kinds[k];
@@ -192,63 +144,6 @@ fill_pools(struct muster *muster, const int *kind_of)
     }
 }
 
-/* A quadratic through what messages of three sizes or more got, by least squares; the plain rate
- * where fewer were measured, or where the quadratic would leave what was measured between its
- * sizes. */
-static void
-fit_curve(const struct cluster_link *link, struct fleet_curve *curve)
-{
-    double sums[5] = {0.0}; /* of powers of x */
-    double by[3] = {0.0};   /* of powers of x times y */
-    double low = 0.0, high = 0.0, least = 0.0, most = 0.0;
-    int count = 0;
-    for (int i = 0; i < CLUSTER_LINK_POINTS; i++) {
-        double bytes = (double)link->message_bytes[i];
-        double y = (double)link->message_bytes_per_s[i] / 1e9;
-        if (link->message_bytes[i] < 1 || !(y > 0.0) || bytes <= high)
-            continue;
-        double x = fleet_log2(bytes / 1e6);
-        double power = 1.0;
-        for (int k = 0; k < 5; k++) {
-            sums[k] += power;
-            if (k < 3)
-                by[k] += power * y;
-            power *= x;
-        }
-        low = count == 0 ? bytes : low;
-        high = bytes;
-        least = count == 0 || y < least ? y : least;
-        most = count == 0 || y > most ? y : most;
-        count++;
-    }
-    if (count < 3 || !(curve->c0 > 0.0))
-        return;
-    /* The normal equations, by Cramer's rule. */
-    double a = sums[0], b = sums[1], c = sums[2], d = sums[3], e = sums[4];
-    double whole = a * (c * e - d * d) - b * (b * e - c * d) + c * (b * d - c * c);
-    if (!(whole > 1e-9))
-        return;
-    struct fleet_curve fitted = *curve;
-    fitted.c0 = (by[0] * (c * e - d * d) - b * (by[1] * e - by[2] * d) +
-                 c * (by[1] * d - by[2] * c)) /
-                whole;
-    fitted.c1 = (a * (by[1] * e - by[2] * d) - by[0] * (b * e - c * d) +
-                 c * (b * by[2] - c * by[1])) /
-                whole;
-    fitted.c2 = (a * (c * by[2] - d * by[1]) - b * (b * by[2] - c * by[1]) +
-                 by[0] * (b * d - c * c)) /
-                whole;
-    fitted.low_bytes = low;
-    fitted.high_bytes = high;
-    for (double bytes = low; bytes <= high; bytes *= 2.0) {
-        double x = fleet_log2(bytes / 1e6);
-        double rate = (fitted.c2 * x + fitted.c1) * x + fitted.c0;
-        if (!(rate >= least * 0.5 && rate <= most * 2.0))
-            return;
-    }
-    *curve = fitted;
-}
-
 static void
 fill_links(struct muster *muster)
 {
@@ -259,16 +154,9 @@ fill_links(struct muster *muster)
     fleet->curves = xcalloc((size_t)fleet->curves_count + 1, sizeof(*fleet->curves));
     for (int from = 0; from < zones; from++) {
         for (int to = 0; to < zones; to++) {
-            const struct cluster_link *link = cluster_link(cluster, from, to);
-            int64_t trip_us = link->round_trip_us > 0 ? link->round_trip_us : 0;
-            fleet->curves[from * zones + to] = (struct fleet_curve){
-                .c0 = (double)link->bytes_per_s / 1e9,
-                .low_bytes = 1.0,
-                .high_bytes = 1e18,
-                .delay_s = (double)trip_us / 2e6,
-                .shared = from != to,
-            };
-            fit_curve(link, &fleet->curves[from * zones + to]);
+            struct fleet_curve *curve = &fleet->curves[from * zones + to];
+            link_fit(cluster_link(cluster, from, to), curve);
+            curve->shared = from != to;
         }
     }
     fleet_pools_done(fleet);
@@ -287,10 +175,7 @@ fill_request(struct muster *muster)
     const struct plan_request *asked = muster->asked;
     struct fleet_request *request = &muster->request;
     fleet_request_init(request, asked->sequences);
-    /* Sends do not hold up who sends; all is reduced after the last backward, at once. */
-    request->framework = (struct framework){.overlap = true, .bucket_bytes = 1e18};
-    request->quick = true;
-    request->tp = 1;
+    layer_table_request(request);
     request->pipeline = asked->pipeline;
     request->replicas = asked->replicas;
     request->micro_batch = asked->micro_batch;
@@ -325,7 +210,7 @@ muster_init(struct muster *muster, const struct plan_request *request,
     double spread = 0.0;
     while (!sort_nodes(cluster, pace, 1.0 + spread, kinds, &count, kind_of))
         spread = spread > 0.0 ? spread * 2.0 : 0.025;
-    fill_table(muster);
+    layer_table_engine(&request->shape, request->copies, &muster->fleet->table);
     fill_kinds(muster, kinds, count, usable);
     fill_pools(muster, kind_of);
     fill_links(muster);

@@ -111,7 +111,7 @@ try_wish(const struct step *step, const struct fleet_request *wish)
         return false;
     if (step->in_force)
         return try_repair(step, wish);
-    if (fleet_search(wish, step->muster.fleet, &answer, &ignored) != 0)
+    if (fleet_search_plan(wish, step->muster.fleet, &answer, &ignored) != 0)
         return false;
     bool found = take(step, &answer.plan, answer.estimate.iteration_s);
     fleet_answer_release(&answer);

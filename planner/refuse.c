@@ -166,7 +166,7 @@ refuse_links(const struct board *board, struct err *err)
     struct fleet_answer answer;
     struct err ignored;
     request.quick = true;
-    bool found = fleet_search(&request, joined, &answer, &ignored) == 0;
+    bool found = fleet_search_plan(&request, joined, &answer, &ignored) == 0;
     if (found)
         fleet_answer_release(&answer);
     fleet_free(joined);

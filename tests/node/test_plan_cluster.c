@@ -125,6 +125,31 @@ START_TEST(a_curve_is_read_from_where_it_is_above_nothing)
 }
 END_TEST
 
+START_TEST(a_curve_is_for_the_sizes_that_it_says)
+{
+    static const char with[] =
+        "curves:\n  - {name: k, quadratic: [0, 1, 10]%s}\nlinks:\n"
+        "  - {from: a, to: a, from_device: fast, to_device: fast, curve: k}";
+    char text[256];
+    snprintf(text, sizeof(text), with, ", smallest: 100KB, largest: 1MB");
+    taken_with("links:", text);
+    const struct fleet_curve *curve = fleet_curve(cluster.fleet, 0, 0, 0, 0);
+    ck_assert(curve->low_bytes == 1e5 && curve->high_bytes == 1e6);
+    ck_assert_double_eq_tol(fleet_send_s(curve, 1e8), 0.1 / 10, 1e-12); /* as of 1 MB */
+    plan_cluster_release(&cluster);
+    snprintf(text, sizeof(text), with, "");
+    taken_with("links:", text);
+    curve = fleet_curve(cluster.fleet, 0, 0, 0, 0);
+    ck_assert(curve->low_bytes == 65536 && curve->high_bytes == 1073741824);
+    plan_cluster_release(&cluster);
+    snprintf(text, sizeof(text), with, ", smallest: 2MB, largest: 1MB");
+    refused_with("links:", text,
+                 "curve \"k\" is for messages of 2000000 to 1000000 bytes");
+    snprintf(text, sizeof(text), with, ", largest: 1");
+    refused_with("links:", text, "curve \"k\"");
+}
+END_TEST
+
 START_TEST(a_device_without_a_profile_of_the_model_is_left_out_and_said)
 {
     taken_with("slow.json", "other.json");
@@ -232,6 +257,7 @@ suite_plan_cluster(void)
                    of_links_that_fit_the_most_particular_holds_and_of_equals_the_later);
     tcase_add_test(tc, what_no_entry_joins_is_not_joined);
     tcase_add_test(tc, a_curve_is_read_from_where_it_is_above_nothing);
+    tcase_add_test(tc, a_curve_is_for_the_sizes_that_it_says);
     tcase_add_test(tc, a_device_without_a_profile_of_the_model_is_left_out_and_said);
     tcase_add_test(tc, a_typo_is_named_with_its_line_and_what_was_meant);
     tcase_add_test(tc, wrong_numbers_are_named_with_what_they_may_be);

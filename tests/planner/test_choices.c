@@ -269,7 +269,7 @@ START_TEST(memory_of_each_choice_is_what_was_reckoned_by_hand)
     plan.shard_optimizer = false;
     plan.precision = PRECISION_BF16; /* halves, and a master copy beside the moments */
     evaluate_memory(&plan, &request, fleet, 0, 0, &parts);
-    expect_memory(&parts, 60, 60, 360, 600, 64 + 60);
+    expect_memory(&parts, 60, 60, 360, 600, 64 / 2 + 60);
     fleet_plan_release(&plan);
     fleet_free(fleet);
 }
