@@ -148,35 +148,58 @@ struct leg_cost {
     double busy_s;
     double path_s;
 };
-static inline struct leg_cost
-board_leg(const struct board *board, const struct setting *setting, int stages,
-          const struct option *before, const struct option *option,
-          const struct option *after, int first, int end)
+
+/* What a stage sends on, to the stage after it, and back, to the one before it; nothing at
+ * the ends. */
+static inline double
+board_activation_s(const struct board *board, const struct setting *setting,
+                   const struct option *option, const struct option *after, int end)
 {
-    double compute_s = board_compute_s(setting, option, first, end);
-    double activation_s = 0.0;
-    double gradient_s = 0.0;
+    if (!after)
+        return 0.0;
+    return board->published ? board_send_s(board, setting, option, after, end - 1)
+                            : board_boundary_s(board, setting, option, after, end - 1);
+}
+
+static inline double
+board_gradient_s(const struct board *board, const struct setting *setting,
+                 const struct option *before, const struct option *option, int first)
+{
+    if (!before)
+        return 0.0;
+    return board->published ? board_send_s(board, setting, option, before, first)
+                            : board_boundary_s(board, setting, option, before, first - 1);
+}
+
+/* The same from its parts. */
+static inline struct leg_cost
+board_leg_cost(const struct board *board, int stages, const struct option *before,
+               const struct option *after, double compute_s, double activation_s,
+               double gradient_s)
+{
+    double transfer_s = activation_s + gradient_s;
     if (board->published) {
-        if (after)
-            activation_s = board_send_s(board, setting, option, after, end - 1);
-        if (before)
-            gradient_s = board_send_s(board, setting, option, before, first);
-        double transfer_s = activation_s + gradient_s;
         if (before && !after)
             transfer_s = 2.0 * gradient_s;
         else if (!before && stages > 3)
             transfer_s = 2.0 * activation_s;
         return (struct leg_cost){compute_s + transfer_s, compute_s + transfer_s};
     }
-    if (after)
-        activation_s = board_boundary_s(board, setting, option, after, end - 1);
-    if (before)
-        gradient_s = board_boundary_s(board, setting, option, before, first - 1);
-    double transfer_s = activation_s + gradient_s;
     double busy_s = compute_s > transfer_s ? compute_s : transfer_s;
     if (!board->request->framework.overlap)
         busy_s = compute_s + transfer_s;
     return (struct leg_cost){busy_s, compute_s + transfer_s};
+}
+
+static inline struct leg_cost
+board_leg(const struct board *board, const struct setting *setting, int stages,
+          const struct option *before, const struct option *option,
+          const struct option *after, int first, int end)
+{
+    return board_leg_cost(board, stages, before, after,
+                          board_compute_s(setting, option, first, end),
+                          board_activation_s(board, setting, option, after, end),
+                          board_gradient_s(board, setting, before, option, first));
 }
 
 #endif

@@ -1,5 +1,5 @@
 #include "planner/climb.h"
-#include "planner/shape.h"
+#include "planner/cut.h"
 #include "transport/base/must.h"
 #include "transport/base/rng.h"
 
@@ -511,8 +511,8 @@ cut_anew(struct climber *climber)
     if (draft->stages < 2)
         return false;
     const struct crew *crew = &draft->crews[some_crew(climber)];
-    if (!shape_cut(climber->board, draft->setting, draft->stages, crew->option,
-                   crew->each > 0 ? crew->each : 1, draft->width, draft->first))
+    if (!cut_layers(climber->board, draft->setting, draft->stages, crew->option,
+                    crew->each > 0 ? crew->each : 1, draft->width, draft->first))
         return false;
     draft_stale(draft);
     return true;

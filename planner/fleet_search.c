@@ -41,10 +41,17 @@ static const struct round {
 static const struct round quick_rounds[QUICK_ROUNDS] = {
     {12, 150, 0.03}, {4, 400, 0.015}, {1, 800, 0.005}};
 
+enum effort {
+    EFFORT_GLANCE, /* a quick search and no more, whatever the fleet */
+    EFFORT_PLAN,
+    EFFORT_REASONS, /* and what was ruled out */
+};
+
 struct searcher {
     const struct fleet_request *request;
     const struct fleet *fleet;
     struct board *board;
+    enum effort effort;
     int count;
     struct draft *drafts[SHAPES_MAX]; /* best first */
     int64_t weighed;
@@ -290,6 +297,7 @@ climb_quickly(struct searcher *searcher)
     }
     int64_t times = (int64_t)searcher->board->devices * kinds / 64;
     times = times < 1 ? 1 : times > QUICK_TIMES_MAX ? QUICK_TIMES_MAX : times;
+    times = searcher->effort == EFFORT_GLANCE ? 1 : times;
     for (int r = 0; r < QUICK_ROUNDS; r++) {
         const struct round *round = &quick_rounds[r];
         int count = searcher->count < round->drafts ? searcher->count : round->drafts;
@@ -592,7 +600,7 @@ look_at_zones(struct searcher *searcher)
 }
 
 static int
-search(const struct fleet_request *request, const struct fleet *fleet, bool reasons,
+search(const struct fleet_request *request, const struct fleet *fleet, enum effort effort,
        struct fleet_answer *out, struct err *err)
 {
     if (request->sequences < 1 || request->sequences > FLEET_SEQUENCES_MAX)
@@ -600,16 +608,16 @@ search(const struct fleet_request *request, const struct fleet *fleet, bool reas
                        request->sequences, FLEET_SEQUENCES_MAX);
     if (fleet_check(fleet, err) != 0 || check_prices(request, fleet, err) != 0)
         return -1;
-    struct searcher searcher = {.request = request, .fleet = fleet};
+    struct searcher searcher = {.request = request, .fleet = fleet, .effort = effort};
     searcher.board = board_new(request, fleet);
     memset(out, 0, sizeof(*out));
     find_drafts(&searcher);
-    if (request->quick)
+    if (request->quick && effort != EFFORT_GLANCE)
         look_at_zones(&searcher);
     int rc = 0;
     if (!choose(&searcher, out))
         rc = no_plan(&searcher, err);
-    else if (reasons)
+    else if (effort == EFFORT_REASONS)
         out->rejections_count =
             reject_list(searcher.board, &out->estimate, out->rejections);
     out->candidates = searcher.weighed;
@@ -623,14 +631,23 @@ int
 fleet_search(const struct fleet_request *request, const struct fleet *fleet,
              struct fleet_answer *out, struct err *err)
 {
-    return search(request, fleet, true, out, err);
+    return search(request, fleet, EFFORT_REASONS, out, err);
 }
 
 int
 fleet_search_plan(const struct fleet_request *request, const struct fleet *fleet,
                   struct fleet_answer *out, struct err *err)
 {
-    return search(request, fleet, false, out, err);
+    return search(request, fleet, EFFORT_PLAN, out, err);
+}
+
+int
+fleet_search_glance(const struct fleet_request *request, const struct fleet *fleet,
+                    struct fleet_answer *out, struct err *err)
+{
+    struct fleet_request quick = *request;
+    quick.quick = true;
+    return search(&quick, fleet, EFFORT_GLANCE, out, err);
 }
 
 int

@@ -52,6 +52,10 @@ int fleet_search(const struct fleet_request *request, const struct fleet *fleet,
 int fleet_search_plan(const struct fleet_request *request, const struct fleet *fleet,
                       struct fleet_answer *out, struct err *err);
 
+/* Some good plan in a few thousand tries, however large the fleet is. */
+int fleet_search_glance(const struct fleet_request *request, const struct fleet *fleet,
+                        struct fleet_answer *out, struct err *err);
+
 /* Is `left` the better plan for the request? Strict order: by objective, then by fewer
  * devices, then by shape. */
 bool fleet_better(const struct fleet_request *request, const struct estimate *left,

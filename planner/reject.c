@@ -57,9 +57,8 @@ find_roomy(const struct board *board, const struct fleet *roomy, int micro_batch
     struct fleet_request request = *board->request;
     struct fleet_answer answer;
     struct err ignored;
-    request.quick = true;
     request.micro_batch = micro_batch;
-    if (fleet_search_plan(&request, roomy, &answer, &ignored) != 0)
+    if (fleet_search_glance(&request, roomy, &answer, &ignored) != 0)
         return false;
     *plan = answer.plan;
     memset(&answer.plan, 0, sizeof(answer.plan));

@@ -1,4 +1,5 @@
 #include "planner/shape.h"
+#include "planner/cut.h"
 #include "transport/base/alloc.h"
 #include "transport/base/must.h"
 
@@ -8,7 +9,6 @@
 enum {
     CHOICES_MAX = FLEET_KINDS_MAX * TP_SLOTS,
     FREE_SHAPES_MAX = 8000, /* of one setting and depth, looked at in full */
-    CUTS_MAX = 16,          /* times that one order of a shape is cut */
     ORDERS_MAX = 16,
     GUESSES_EACH = 24,  /* of one setting and depth */
     GUESSES_CUT = 90,   /* by their guess, and as many by their hope, of all */
@@ -64,168 +64,6 @@ struct shaper {
     uint8_t picked[DEPTH_MAX];
     int64_t weighed;
 };
-
-/* ---- cutting ---- */
-
-struct cut {
-    const struct board *board;
-    const struct setting *setting;
-    int stages;
-    int width;
-    const uint16_t *option;
-    int layers;
-    double *busy_s; /* [stages x (layers + 1) x (layers + 1)]; < 0: no room */
-    double *path_s;
-    double *best; /* [stages + 1 x layers + 1] */
-    int16_t *from;
-};
-
-static int64_t
-cut_at(const struct cut *cut, int stage, int first, int end)
-{
-    int64_t side = cut->layers + 1;
-    return ((int64_t)stage * side + first) * side + end;
-}
-
-/* Price all runs of layers at all stages. */
-static void
-cut_price(struct cut *cut)
-{
-    const struct board *board = cut->board;
-    int n = cut->layers;
-    for (int s = 0; s < cut->stages; s++) {
-        const struct option *option = &board->options[cut->option[s]];
-        const struct option *before = s > 0 ? &board->options[cut->option[s - 1]] : NULL;
-        const struct option *after =
-            s + 1 < cut->stages ? &board->options[cut->option[s + 1]] : NULL;
-        int last_end = s + 1 < cut->stages ? n - (cut->stages - s - 1) : n;
-        for (int a = s; a < n; a++) {
-            if (s == 0 && a > 0)
-                break;
-            bool room = true;
-            for (int b = a + 1; b <= last_end; b++) {
-                int64_t at = cut_at(cut, s, a, b);
-                cut->busy_s[at] = -1.0;
-                room = room && board_bytes(board, cut->setting, option, cut->stages - s,
-                                           cut->width, a, b) <= board_room(board, option);
-                if (!room || (s + 1 == cut->stages && b < n))
-                    continue;
-                struct leg_cost leg = board_leg(board, cut->setting, cut->stages, before,
-                                                option, after, a, b);
-                cut->busy_s[at] = leg.busy_s;
-                cut->path_s[at] = leg.path_s;
-            }
-        }
-    }
-}
-
-/* The least of the largest busy time (cap_s < 0), or of the sum of paths with no busy time
- * above cap_s. < 0: there is none. Fills in the cuts and the largest busy time. */
-static double
-cut_best(const struct cut *cut, double cap_s, int16_t *first, double *slowest_s)
-{
-    int n = cut->layers;
-    int side = n + 1;
-    for (int b = 0; b <= n; b++)
-        cut->best[b] = b == 0 ? 0.0 : -1.0;
-    for (int s = 0; s < cut->stages; s++) {
-        double *before = &cut->best[(int64_t)s * side];
-        double *here = &cut->best[(int64_t)(s + 1) * side];
-        for (int b = 0; b <= n; b++)
-            here[b] = -1.0;
-        for (int a = s; a < n; a++) {
-            if (before[a] < 0.0)
-                continue;
-            int last_end = s + 1 < cut->stages ? n - (cut->stages - s - 1) : n;
-            for (int b = s + 1 < cut->stages ? a + 1 : n; b <= last_end; b++) {
-                /* No way through here is shorter than what leads to it. */
-                if (here[b] >= 0.0 && before[a] >= here[b])
-                    continue;
-                int64_t at = cut_at(cut, s, a, b);
-                double busy_s = cut->busy_s[at];
-                if (busy_s < 0.0)
-                    continue;
-                double value;
-                if (cap_s < 0.0) {
-                    value = before[a] > busy_s ? before[a] : busy_s;
-                } else {
-                    if (busy_s > cap_s)
-                        continue;
-                    value = before[a] + cut->path_s[at];
-                }
-                if (here[b] < 0.0 || value < here[b]) {
-                    here[b] = value;
-                    cut->from[(int64_t)(s + 1) * side + b] = (int16_t)a;
-                }
-            }
-        }
-    }
-    double best = cut->best[(int64_t)cut->stages * side + n];
-    if (best < 0.0)
-        return best;
-    first[cut->stages] = (int16_t)n;
-    *slowest_s = 0.0;
-    for (int s = cut->stages; s > 0; s--) {
-        first[s - 1] = cut->from[(int64_t)s * side + first[s]];
-        double busy_s = cut->busy_s[cut_at(cut, s - 1, first[s - 1], first[s])];
-        *slowest_s = busy_s > *slowest_s ? busy_s : *slowest_s;
-    }
-    return best;
-}
-
-bool
-shape_cut(const struct board *board, int setting, int stages, const uint16_t *option,
-          int count, int width, int16_t *first)
-{
-    int n = board->layers;
-    if (stages > n)
-        return false;
-    for (int s = 0; s < stages; s++)
-        if (!board_measured(&board->settings[setting], &board->options[option[s]]))
-            return false;
-    size_t side = (size_t)n + 1;
-    size_t runs = (size_t)stages * side * side;
-    struct cut cut = {
-        .board = board,
-        .setting = &board->settings[setting],
-        .stages = stages,
-        .width = width,
-        .option = option,
-        .layers = n,
-        .busy_s = xcalloc(runs * 2 + ((size_t)stages + 1) * side, sizeof(double)),
-        .from = xcalloc(((size_t)stages + 1) * side, sizeof(int16_t)),
-    };
-    cut.path_s = cut.busy_s + runs;
-    cut.best = cut.path_s + runs;
-    cut_price(&cut);
-    double further = (double)(count - 1);
-    int16_t draft[DEPTH_MAX + 1];
-    double slowest_s;
-    bool found = false;
-    double cap_s = cut_best(&cut, -1.0, draft, &slowest_s);
-    double least = 0.0;
-    double step = 1.0;
-    /* From the lowest slowest stage upwards, as long as a lower sum may make up for it. */
-    double least_sum = 0.0;
-    for (int i = 0; cap_s >= 0.0 && i < CUTS_MAX; i++) {
-        double sum = cut_best(&cut, cap_s * step, draft, &slowest_s);
-        must(sum >= 0.0);
-        double value = further * slowest_s + sum;
-        if (!found || value < least) {
-            least = value;
-            memcpy(first, draft, ((size_t)stages + 1) * sizeof(*first));
-        }
-        if (!found)
-            least_sum = cut_best(&cut, FLEET_NEVER_S, draft, &slowest_s);
-        found = true;
-        step *= 1.02;
-        if (further * cap_s * step + least_sum >= least)
-            break;
-    }
-    free(cut.busy_s);
-    free(cut.from);
-    return found;
-}
 
 /* ---- choices of one setting ---- */
 
@@ -460,8 +298,8 @@ try_guess(struct shaper *shaper, const struct guess *guess)
                 if (up == 1 && memcmp(before, shape.option, sizeof(before)) == 0)
                     continue;
                 orders++;
-                if (shape_cut(board, shape.setting, shape.stages, shape.option, count,
-                              guess->width, shape.first))
+                if (cut_layers(board, shape.setting, shape.stages, shape.option, count,
+                               guess->width, shape.first))
                     weigh_shape(shaper, &shape, guess->width, guess->leftover);
             }
         }

@@ -27,9 +27,4 @@ struct shape {
 int shapes_list(const struct board *board, struct shape *shapes, int most,
                 int64_t *weighed);
 
-/* Cut the layers over the stages of a draft's crew so that (count - 1) times the slowest
- * stage and all stages once are least. False if they have no room. */
-bool shape_cut(const struct board *board, int setting, int stages, const uint16_t *option,
-               int count, int width, int16_t *first);
-
 #endif
