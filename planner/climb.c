@@ -61,8 +61,10 @@ crews_merge(struct draft *draft)
 {
     size_t bytes = (size_t)draft->stages * sizeof(draft->crews[0].option[0]);
     for (int a = 0; a < draft->crews_count; a++) {
+        const uint16_t *option = draft->crews[a].option;
         for (int b = draft->crews_count - 1; b > a; b--) {
-            if (memcmp(draft->crews[a].option, draft->crews[b].option, bytes) != 0)
+            if (option[0] != draft->crews[b].option[0] ||
+                memcmp(option, draft->crews[b].option, bytes) != 0)
                 continue;
             draft->crews[a].count += draft->crews[b].count;
             draft->width += draft->crews[b].count;

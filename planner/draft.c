@@ -53,10 +53,14 @@ draft_stage_fits(const struct board *board, const struct draft *draft, int crew,
 bool
 draft_fits(const struct board *board, const struct draft *draft)
 {
-    for (int c = 0; c < draft->crews_count; c++)
+    for (int c = 0; c < draft->crews_count; c++) {
+        /* Under the published model nothing else of a draft matters to a crew's memory. */
+        if (board->published && draft->crews[c].priced)
+            continue;
         for (int s = 0; s < draft->stages; s++)
             if (!draft_stage_fits(board, draft, c, s))
                 return false;
+    }
     return true;
 }
 
@@ -280,6 +284,8 @@ ring_bytes(struct ring *ring)
             const struct option *option = &board->options[draft->crews[c].option[s]];
             if (option->tp < least)
                 least = option->tp;
+            if (board->published)
+                continue;
             const double *sums = setting->backward_s[option->kind][option->slot];
             double here_s = sums[draft->first[s + 1]] - sums[draft->first[s]];
             backward_s = here_s < backward_s ? here_s : backward_s;
@@ -652,18 +658,20 @@ draft_weigh_below(const struct board *board, struct draft *draft, double goal_s,
             update_s = crew->update_s;
     }
     double smooth_s = share_smoothly(draft, total);
-    double pipelines_s = share_out(draft, total, smooth_s) + update_s;
     struct ring ring;
     ring.board = board;
     ring.draft = draft;
     ring_bytes(&ring);
-    if (goal_s < FLEET_NEVER_S) {
-        double least_s = ring_least_s(&ring);
-        struct worth least = {.goal = pipelines_s + least_s,
-                              .smooth = smooth_s + update_s + least_s};
-        if (least.goal > goal_s && worth_energy(&least) > energy_s)
-            return false;
-    }
+    bool bounded = goal_s < FLEET_NEVER_S;
+    double least_s = bounded ? ring_least_s(&ring) + update_s : 0.0;
+    struct worth least = {.goal = smooth_s + least_s, .smooth = smooth_s + least_s};
+    if (bounded && least.goal > goal_s && worth_energy(&least) > energy_s)
+        return false;
+    double pipelines_s = share_out(draft, total, smooth_s);
+    least.goal = pipelines_s + least_s;
+    if (bounded && least.goal > goal_s && worth_energy(&least) > energy_s)
+        return false;
+    pipelines_s += update_s;
     double reduce_s = order_rings(&ring, draft);
     if (reduce_s >= FLEET_NEVER_S)
         return false;

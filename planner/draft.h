@@ -20,7 +20,7 @@ struct crew {
     int count;       /* pipelines */
     int each;        /* micro-batches of every one */
     int more;        /* pipelines that take one more */
-    bool priced;     /* what follows is up to date */
+    bool priced;     /* what follows is up to date, and its stages have room */
     double pace_s;   /* of each further micro-batch */
     double path_s;   /* of the first one */
     double update_s; /* slowest stage */

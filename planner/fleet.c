@@ -41,9 +41,13 @@ fleet_log2(double x)
     }
     double t = (m - 1.0) / (m + 1.0);
     double square = t * t;
+    static const double terms[] = {1.0 / 25.0, 1.0 / 23.0, 1.0 / 21.0, 1.0 / 19.0,
+                                   1.0 / 17.0, 1.0 / 15.0, 1.0 / 13.0, 1.0 / 11.0,
+                                   1.0 / 9.0,  1.0 / 7.0,  1.0 / 5.0,  1.0 / 3.0,
+                                   1.0};
     double sum = 0.0;
-    for (int k = 25; k >= 1; k -= 2)
-        sum = sum * square + 1.0 / (double)k;
+    for (size_t k = 0; k < sizeof(terms) / sizeof(terms[0]); k++)
+        sum = sum * square + terms[k];
     return (double)exponent + t * sum * (2.0 * 1.44269504088896340736);
 }
 

@@ -249,7 +249,8 @@ seat_shapes(struct searcher *searcher)
     for (int i = 0; i < count; i++) {
         int rank = i % (most / 2);
         began = rank == 0 ? searcher->weighed : began;
-        bool pairs = rank < PAIRS_MAX && searcher->weighed - began < SEATINGS_MAX;
+        bool pairs = rank < PAIRS_MAX && searcher->weighed - began < SEATINGS_MAX &&
+                     searcher->effort != EFFORT_GLANCE;
         struct draft *draft = xcalloc(1, sizeof(*draft));
         if (shape_seat(searcher->board, &shapes[i], pairs, draft, &searcher->weighed))
             searcher->drafts[searcher->count++] = draft;
