@@ -7,6 +7,7 @@
 #include "transport/base/file.h"
 
 #include <argp.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,6 +81,14 @@ parse(int key, char *arg, struct argp_state *state)
 
 /* ---- the two ways to a plan ---- */
 
+/* A plan that is none on this cluster for this job is wrong input. */
+static int
+wrong_plan(const char *path, struct err *err)
+{
+    err->code = ERR_USAGE;
+    return err_wrap(err, "%s", path);
+}
+
 static int
 take_given(const char *path, struct plan_outcome *outcome, struct err *err)
 {
@@ -90,7 +99,7 @@ take_given(const char *path, struct plan_outcome *outcome, struct err *err)
     if (plan_document_read(path, fleet, &answer->plan, err))
         return -1;
     if (fleet_plan_check(&answer->plan, request, fleet, err))
-        return err_wrap(err, "%s", path);
+        return wrong_plan(path, err);
     return evaluate(&answer->plan, request, fleet, NULL, NULL, &answer->estimate, err);
 }
 
@@ -132,7 +141,7 @@ repair(const struct given *given, struct plan_job *job, struct plan_cluster *now
     if (result == 0)
         result = plan_document_read(given->current, before.fleet, &current, err);
     if (result == 0 && fleet_plan_check(&current, &job->request, before.fleet, err))
-        result = err_wrap(err, "%s", given->current);
+        result = wrong_plan(given->current, err);
     if (result == 0)
         result = plan_job_bind(job, now, err);
     if (result == 0)
@@ -165,6 +174,38 @@ find_gains(struct plan_outcome *outcome)
     }
 }
 
+static void
+show_notes(const struct plan_cluster *cluster)
+{
+    for (const char *line = cluster->notes; *line;) {
+        int len = (int)strcspn(line, "\n");
+        command_note("%.*s", len, line);
+        line += len + (line[len] == '\n');
+    }
+}
+
+static int
+print(const struct buf *text, struct err *err)
+{
+    errno = 0;
+    if (fwrite(text->data, 1, text->len, stdout) == text->len && fflush(stdout) == 0)
+        return 0;
+    return err_set_errno(err, "could not write to standard output");
+}
+
+/* The document of a question without a plan: why there is none. */
+static void
+show_refusal(const struct plan_job *job, const struct err *why)
+{
+    struct buf out = {0};
+    struct err err;
+    plan_document_refuse(job, why, &out);
+    buf_add(&out, "\n", 1);
+    if (print(&out, &err))
+        command_note("%s", err.msg);
+    buf_release(&out);
+}
+
 static int
 show(const struct given *given, const struct plan_outcome *outcome, struct err *err)
 {
@@ -180,9 +221,9 @@ show(const struct given *given, const struct plan_outcome *outcome, struct err *
     else if (result == 0)
         plan_page_write(outcome, given->explain, &out);
     if (result == 0) {
-        fwrite(out.data, 1, out.len, stdout);
         if (given->json)
-            putchar('\n');
+            buf_add(&out, "\n", 1);
+        result = print(&out, err);
     }
     buf_release(&out);
     return result;
@@ -244,11 +285,8 @@ plan(const struct given *given, struct err *err)
         result = repair(given, &job, &cluster, &outcome, err);
     else if (result == 0)
         result = plan_job_bind(&job, &cluster, err);
-    for (const char *line = cluster.notes; result == 0 && *line;) {
-        int len = (int)strcspn(line, "\n");
-        command_note("%.*s", len, line);
-        line += len + (line[len] == '\n');
-    }
+    if (cluster.fleet) /* it was read */
+        show_notes(&cluster);
     if (result == 0 && given->evaluate)
         result = take_given(given->evaluate, &outcome, err);
     else if (result == 0 && !given->current)
@@ -260,6 +298,8 @@ plan(const struct given *given, struct err *err)
         find_gains(&outcome);
     if (result == 0)
         result = show(given, &outcome, err);
+    else if (given->json && err->code == ERR_PLAN)
+        show_refusal(&job, err);
     if (result == 0 && !outcome.answer.estimate.fits)
         result = err_set(err, ERR_PLAN,
                          "the plan does not fit the memory of its devices; --explain "
@@ -293,5 +333,10 @@ cmd_plan(int argc, char **argv)
     struct err err;
     if (argp_parse(&argp, argc, argv, 0, NULL, &given))
         return EXIT_USAGE;
-    return plan(&given, &err) ? command_fail(&err) : EXIT_DONE;
+    if (plan(&given, &err) == 0)
+        return EXIT_DONE;
+    /* Nothing fits, or what was given is wrong: a file that is not there or cannot be written, too. */
+    if (err.code != ERR_PLAN)
+        err.code = ERR_USAGE;
+    return command_fail(&err);
 }

@@ -111,8 +111,8 @@ take_model(const struct job_file *file, struct job *job, struct err *err)
     return model_shape_check(&job->shape, err);
 }
 
-static int
-take_training(const struct job_file *file, struct train_job *train, struct err *err)
+int
+job_training(const struct job_file *file, struct train_job *train, struct err *err)
 {
     const struct optimizer_file *optimizer = &file->optimizer;
     int64_t keep = 0;
@@ -198,7 +198,7 @@ job_parse(const char *name, const char *text, size_t len, struct job *out,
         memcpy(job->train.name, file->name, strlen(file->name) + 1);
     if (result == 0 &&
         (refuse_foresight(file, err) || take_model(file, job, err) ||
-         take_training(file, &job->train, err) || take_plan(&file->plan, job, err)))
+         job_training(file, &job->train, err) || take_plan(&file->plan, job, err)))
         result = -1;
     if (result == 0) {
         memcpy(job->pattern, file->data.train, strlen(file->data.train) + 1);

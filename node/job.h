@@ -44,6 +44,11 @@ int job_parse(const char *name, const char *text, size_t len, struct job *out,
 void job_release(struct job *job);
 void job_copy(struct job *to, const struct job *from);
 
+/* Steps, optimizer, copies and checkpoints, each checked against its range; steps are 0, which is
+ * an error, when the file has none. ERR_USAGE. */
+struct job_file;
+int job_training(const struct job_file *file, struct train_job *out, struct err *err);
+
 /* Name the run: the data set's hash and size, and an id that is a hash of everything and
  * `nonce`. */
 void job_bind(struct job *job, const struct id *data, int64_t data_bytes,

@@ -339,6 +339,19 @@ put_repair(struct json_writer *writer, const struct repair_answer *repair)
 }
 
 void
+plan_document_refuse(const struct plan_job *job, const struct err *why, struct buf *out)
+{
+    struct json_writer writer;
+    json_begin(&writer, out);
+    json_object_open(&writer, NULL);
+    json_put_text(&writer, "model", job->model);
+    json_put_int(&writer, "sequences", job->request.sequences);
+    json_put_raw(&writer, "stages", "null", 4);
+    json_put_text(&writer, "why", why->msg);
+    json_object_close(&writer);
+}
+
+void
 plan_document_write(const struct plan_outcome *outcome, struct buf *out)
 {
     const struct fleet *fleet = outcome->cluster->fleet;

@@ -53,6 +53,9 @@ int plan_groups(const struct fleet_plan *plan, int stage,
 void plan_summary(const struct fleet_plan *plan, const struct fleet *fleet, char *text,
                   size_t size);
 
+/* The document of a question that has no plan: what was asked, and `why` there is none. */
+void plan_document_refuse(const struct plan_job *job, const struct err *why,
+                          struct buf *out);
 void plan_document_write(const struct plan_outcome *outcome, struct buf *out);
 
 /* The plan of a document. ERR_USAGE: the member and its place, a device or zone that the

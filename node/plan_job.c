@@ -1,5 +1,6 @@
 #include "node/plan_job.h"
 #include "node/config.h"
+#include "node/job.h"
 #include "node/plan_engine.h"
 #include "transport/base/alloc.h"
 #include "transport/base/file.h"
@@ -227,6 +228,13 @@ take(const struct job_file *file, struct plan_job *out, struct err *err)
                  &sequences, err))
         return -1;
     memcpy(out->name, file->name, strlen(file->name) + 1);
+    /* What only a run needs is right or wrong here, too; steps may be left out. */
+    int64_t once = 1;
+    struct job_file run = *file;
+    struct train_job unused;
+    run.steps = run.steps ? run.steps : &once;
+    if (job_training(&run, &unused, err))
+        return -1;
     fleet_request_init(&out->request, sequences);
     return take_model(&file->model, out, err) || take_choices(file, &out->request, err) ||
                    take_limits(&file->limits, out, err) ||

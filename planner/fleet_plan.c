@@ -128,9 +128,10 @@ check_replica(const struct fleet_plan *plan, const struct fleet *fleet, int stag
         !fleet_kind_times(kind, plan->precision, plan->micro_batch, replica->tp))
         return err_set(
             err, ERR_PLAN,
-            "stage %d: \"%s\" was not measured with tp %d and a micro-batch of "
+            "stage %d: \"%s\" was not measured in %s with tp %d and a micro-batch of "
             "%d",
-            stage, kind->name, replica->tp, plan->micro_batch);
+            stage, kind->name, plan->precision == PRECISION_BF16 ? "bf16" : "fp32",
+            replica->tp, plan->micro_batch);
     return 0;
 }
 

@@ -123,8 +123,11 @@ check_prices(const struct fleet_request *request, const struct fleet *fleet,
                 return err_set(
                     err, ERR_USAGE,
                     "egress from zone \"%s\" to zone \"%s\" has no price, which "
-                    "the objective or a limit needs; give usd_per_gb",
-                    fleet->zones[pool->zone].name, fleet->zones[to].name);
+                    "the objective or a limit needs; give usd_per_gb%s",
+                    fleet->zones[pool->zone].name, fleet->zones[to].name,
+                    fleet->zones[pool->zone].region == fleet->zones[to].region
+                        ? ", 0 where a region's zones send for nothing"
+                        : "");
         }
     }
     return 0;
@@ -458,8 +461,11 @@ no_plan(const struct searcher *searcher, struct err *err)
     if (board->settings_count == 0)
         return err_set(
             err, ERR_PLAN,
-            "no device was measured with a micro-batch that divides the batch of "
+            "no device was measured%s with a micro-batch that divides the batch of "
             "%d sequences%s",
+            request->bf16 == CHOICE_ON    ? " in bf16"
+            : request->bf16 == CHOICE_OFF ? " in fp32"
+                                          : "",
             request->sequences,
             request->micro_batch > 0 || request->tp > 0 ? " and keeps what the job fixes"
                                                         : "");

@@ -7,37 +7,50 @@
 enum { SIZES_MAX = 8 };
 static const int64_t room_enough = INT64_C(1) << 50; /* the most that a kind may have */
 
+/* Is this run of layers there already, as what a better plan lacks room for? */
 static bool
 listed(const struct rejection *list, int count, const struct rejection *one)
 {
     for (int i = 0; i < count; i++)
         if (list[i].kind == one->kind && list[i].tp == one->tp &&
             list[i].micro_batch == one->micro_batch &&
-            list[i].first_layer == one->first_layer && list[i].layers == one->layers &&
-            list[i].need_bytes == one->need_bytes)
+            list[i].first_layer == one->first_layer && list[i].layers == one->layers)
             return true;
     return false;
 }
 
-/* The options that cannot hold the whole model. */
+/* Bytes of the whole model on an option, by the leanest of the settings with a micro-batch size;
+ * -1: not measured. */
+static int64_t
+whole_bytes(const struct board *board, int micro_batch, const struct option *option)
+{
+    int64_t least = -1;
+    for (int s = 0; s < board->settings_count; s++) {
+        const struct setting *setting = &board->settings[s];
+        if (setting->micro_batch != micro_batch || !board_measured(setting, option))
+            continue;
+        int64_t bytes = board_bytes(board, setting, option, 1, 1, 0, board->layers);
+        if (least < 0 || bytes < least)
+            least = bytes;
+    }
+    return least;
+}
+
+/* The options that cannot hold the whole model, whatever the job leaves open. */
 static int
 list_whole(const struct board *board, struct rejection *list, int count)
 {
     for (int s = 0; s < board->settings_count; s++) {
-        const struct setting *setting = &board->settings[s];
-        bool seen[FLEET_KINDS_MAX][TP_SLOTS] = {{false}};
+        int micro_batch = board->settings[s].micro_batch;
         for (int o = 0; o < board->options_count; o++) {
             const struct option *option = &board->options[o];
-            if (seen[option->kind][option->slot] || !board_measured(setting, option))
-                continue;
-            seen[option->kind][option->slot] = true;
             struct rejection one = {
                 .kind = option->kind,
                 .tp = option->tp,
-                .micro_batch = setting->micro_batch,
+                .micro_batch = micro_batch,
                 .stages = 1,
                 .layers = board->layers,
-                .need_bytes = board_bytes(board, setting, option, 1, 1, 0, board->layers),
+                .need_bytes = whole_bytes(board, micro_batch, option),
                 .room_bytes = board_room(board, option),
                 .iteration_s = -1.0,
             };

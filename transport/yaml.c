@@ -202,6 +202,10 @@ check_int(const struct walk *walk, const cyaml_schema_value_t *schema, const cha
     }
     int64_t most = INT64_MAX >> (64 - bits);
     long long value = strtoll(text, NULL, 10);
+    if (errno && bits == 64) /* its range is the reader's to say, and narrower */
+        return wrong(walk, err, "%s is %s, which is far %s what it may be",
+                     value_name(walk, what), shown(text, word),
+                     *text == '-' ? "below" : "above");
     if (errno || value > most || value < -most - 1)
         return wrong(walk, err, "%s is %s, it must be from %lld to %lld",
                      value_name(walk, what), shown(text, word), (long long)(-most - 1),

@@ -176,7 +176,7 @@ START_TEST(a_typo_is_named_with_its_line_and_what_was_meant)
     refused_with("device: slow, zone: a", "device: slwo, zone: a",
                  "pools entry 2: there is no device \"slwo\"; did you mean \"slow\"?");
     refused_with("device: slow, zone: a", "device: slow, zone: c",
-                 "pools entry 2: there is no zone \"c\"; did you mean \"a\"?");
+                 "pools entry 2: there is no zone \"c\"; known here: a, b");
 }
 END_TEST
 

@@ -136,6 +136,10 @@ START_TEST(wrong_words_and_numbers_are_named)
     refused("plan: {tp: 3}", "plan.tp is 3, it must be 1, 2, 4 or 8");
     refused("plan: {micro_batch: 3}", "does not divide batch.sequences 16");
     refused("plan: {pipeline: 0}", "plan.pipeline is 0");
+    refused("steps: -3", "steps is -3, but must be from 1");
+    refused("copy: {every_steps: -1}", "copy.every_steps is -1");
+    refused("checkpoint: {keep: -1}", "checkpoint.keep is -1");
+    refused("optimizer: {learning_rate: -1}", "optimizer.learning_rate is -1");
     refused("plan: {pipeline: 3, zones: [a]}", "names 1 zones for 3 stages");
     refused("framework: {bucket: much}", "framework.bucket");
     refused("between_zones: [local_sgd]", "which is not planned");

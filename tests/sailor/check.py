@@ -81,7 +81,11 @@ class Case:
     def refused(self, status, *words):
         done = self.run("--json")
         that(done.returncode == status, f"exit status {done.returncode}, not {status}: {done.stderr.strip()}")
-        that(done.stdout == "", "something is on standard output")
+        if status == 1:
+            document = json.loads(done.stdout)
+            that(document["stages"] is None and document["why"] in done.stderr, f"not why: {done.stdout!r}")
+        else:
+            that(done.stdout == "", "something is on standard output")
         that(done.stderr.startswith("flotilla plan: ") and len(done.stderr.strip().splitlines()) == 1,
              f"not one sentence: {done.stderr!r}")
         for word in words:
@@ -336,6 +340,8 @@ def what_was_ruled_out_for_memory_would_be_better_with_it():
     plan = Case(pools, batch=batch).plan()
     better = [r for r in plan["ruled_out"] if r["iteration_s"] is not None]
     that(better, "nothing would be better with more memory, on devices of 16 GiB")
+    shapes = [(r["device"], r["tp"], r["micro_batch"], r["first_layer"], r["layers"]) for r in plan["ruled_out"]]
+    that(len(set(shapes)) == len(shapes), f"one shape twice: {shapes}")
     for one in plan["ruled_out"]:
         that(one["missing"] == one["need"] - one["room"] > 0 and one["room"] == 16 * 2**30, f"{one}")
     for one in better:

@@ -3,6 +3,7 @@
 #include <stddef.h>
 
 Suite *suite_base(void);
+Suite *suite_file(void);
 Suite *suite_codec(void);
 Suite *suite_key(void);
 Suite *suite_frame(void);
@@ -28,28 +29,12 @@ Suite *suite_congestion(void);
 int
 main(void)
 {
-    Suite *(*const suites[])(void) = {suite_base,
-                                      suite_codec,
-                                      suite_key,
-                                      suite_frame,
-                                      suite_address,
-                                      suite_json,
-                                      suite_loop,
-                                      suite_admit,
-                                      suite_bulk,
-                                      suite_bulk_chunk,
-                                      suite_group_ring,
-                                      suite_bulk_flow,
-                                      suite_yaml,
-                                      suite_join,
-                                      suite_mesh,
-                                      suite_mesh_ways,
-                                      suite_score,
-                                      suite_detour,
-                                      suite_handshakes,
-                                      suite_bulk_rate,
-                                      suite_bulk_ways,
-                                      suite_congestion,
-                                      NULL};
+    Suite *(*const suites[])(void) = {
+        suite_base,      suite_file,      suite_codec,      suite_key,
+        suite_frame,     suite_address,   suite_json,       suite_loop,
+        suite_admit,     suite_bulk,      suite_bulk_chunk, suite_group_ring,
+        suite_bulk_flow, suite_yaml,      suite_join,       suite_mesh,
+        suite_mesh_ways, suite_score,     suite_detour,     suite_handshakes,
+        suite_bulk_rate, suite_bulk_ways, suite_congestion, NULL};
     return suite_run(suites);
 }

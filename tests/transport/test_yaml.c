@@ -335,8 +335,12 @@ START_TEST(a_whole_number_fits_its_field)
     refused("name: a\noffset: -129\n",
             "job.yaml: line 2: \"offset\" is -129, it must be from -128 to 127");
     refused("name: a\nsteps: 9223372036854775808\n",
-            "job.yaml: line 2: \"steps\" is 9223372036854775808, it must be from "
-            "-9223372036854775808 to 9223372036854775807");
+            "job.yaml: line 2: \"steps\" is 9223372036854775808, which is far above what "
+            "it may be");
+    refused(
+        "name: a\nsteps: -9223372036854775809\n",
+        "job.yaml: line 2: \"steps\" is -9223372036854775809, which is far below what "
+        "it may be");
     refused("name: a\nseed: 18446744073709551616\n",
             "job.yaml: line 2: \"seed\" is 18446744073709551616, it must be from 0 to "
             "18446744073709551615");

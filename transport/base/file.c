@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,10 +14,33 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+enum { WRITER_MS = 2000 }; /* how long a pipe's writer may be late */
+
+static bool
+is_fifo(int fd)
+{
+    struct stat status;
+    return fstat(fd, &status) == 0 && S_ISFIFO(status.st_mode);
+}
+
+/* Is there something to read, within so many milliseconds (-1: for ever)? The end of a pipe is
+ * not. */
+static bool
+readable(int fd, int wait_ms)
+{
+    struct pollfd one = {.fd = fd, .events = POLLIN};
+    int found;
+    do
+        found = poll(&one, 1, wait_ms);
+    while (found < 0 && errno == EINTR);
+    return found > 0 && (one.revents & POLLIN);
+}
+
 int
 file_read(const char *path, size_t bytes_max, struct buf *buf, struct err *err)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    /* A FIFO that nobody writes to must not hold us up: whose writer is there says EAGAIN. */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return err_set_errno(err, "could not open \"%s\"", path);
     int result = -1;
@@ -26,8 +50,19 @@ file_read(const char *path, size_t bytes_max, struct buf *buf, struct err *err)
         ssize_t got = read(fd, block, sizeof(block));
         if (got < 0 && errno == EINTR)
             continue;
+        if (got < 0 && errno == EAGAIN) {
+            readable(fd, -1);
+            continue;
+        }
         if (got < 0) {
             err_set_errno(err, "could not read \"%s\"", path);
+            goto out;
+        }
+        if (got == 0 && buf->len == start && is_fifo(fd)) {
+            if (readable(fd, WRITER_MS))
+                continue;
+            err_set(err, ERR_SYSTEM, "could not read \"%s\": nobody writes to this pipe",
+                    path);
             goto out;
         }
         if (got == 0)

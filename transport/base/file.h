@@ -10,7 +10,8 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* Read a whole file of at most `bytes_max` bytes; appended to `buf`. */
+/* Read a whole file of at most `bytes_max` bytes; appended to `buf`. A pipe is read to its end; one
+ * that nobody writes to is given up after two seconds. */
 int file_read(const char *path, size_t bytes_max, struct buf *buf, struct err *err);
 
 /* Whether `path` may be replaced: it is not there, or is a regular file. ERR_SYSTEM with a

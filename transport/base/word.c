@@ -53,7 +53,8 @@ word_hint(const char *word, const char *const *known, size_t count,
     text[0] = '\0';
     for (size_t i = 0; i < count; i++) {
         int distance = distance_between(word, known[i]);
-        if (distance < least) {
+        /* A word of which no letter is left is another one. */
+        if (distance < least && distance < (int)strlen(known[i])) {
             least = distance;
             nearest = known[i];
         }
