@@ -64,6 +64,32 @@ def mix(hashed, value):
     return z ^ z >> 31
 
 
+def philox(key, low, high):
+    """The first word of Philox4x32-10."""
+    most = (1 << 32) - 1
+    x = [low & most, low >> 32, high & most, high >> 32]
+    k = [key & most, key >> 32]
+    for _ in range(10):
+        p, q = 0xD2511F53 * x[0], 0xCD9E8D57 * x[2]
+        x = [q >> 32 ^ x[1] ^ k[0], q & most, p >> 32 ^ x[3] ^ k[1], p & most]
+        k = [(k[0] + 0x9E3779B9) & most, (k[1] + 0xBB67AE85) & most]
+    return x[0]
+
+
+def permute(seed, turn, count, index):
+    half = 1
+    while 4 ** half < count:
+        half += 1
+    while True:
+        left, right = divmod(index, 2 ** half)
+        for number in range(4):
+            word = philox(seed, right, turn ^ number << 56)
+            left, right = right, left ^ word % 2 ** half
+        index = left * 2 ** half + right
+        if index < count:
+            return index
+
+
 def prefix(identity):
     return int.from_bytes(identity[:8], "big")
 
@@ -183,6 +209,8 @@ say("digest.list", pack([salt, 0, True, [0],
 say("mix", mix(1, 2))
 say("weight", mix(((mix(prefix(a.id), 0) + mix(prefix(b.id), 0)) % (1 << 64))
                   ^ mix(prefix(token.id), 0), 0))
+print("# sample 3 of 1000 in pass 2 of seed 1 x 2^32 + 5")
+say("sample", permute((1 << 32) + 5, 2, 1000, 3))
 
 print("# epoch 2: b joins, in term 1; both have reported")
 reports = {node: report(swarm, node, its, 1, 1) for node, its in ((a, a_record), (b, b_record))}

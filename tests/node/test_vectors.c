@@ -162,6 +162,7 @@ START_TEST(keys_and_what_follows_from_the_secret)
     ck_assert_ptr_nonnull(opened);
     ck_assert(id_equal(secret_admit_id(opened), &cast.admission));
     assert_number(&cast, "mix", rng_mix(1, 2));
+    assert_number(&cast, "sample", rng_permute(boot + 5, 2, 1000, 3));
     assert_number(&cast, "weight",
                   detour_weight(key_id(cast.b), key_id(cast.a), key_id(cast.token)));
     secret_free(opened);
