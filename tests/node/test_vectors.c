@@ -448,6 +448,31 @@ START_TEST(the_durable_state)
 }
 END_TEST
 
+/* Of two voters a is the first, and so a quorum: above its promise it is elected, proposes
+ * what it accepted, and asks for votes again. */
+START_TEST(who_comes_back_with_that_state_adopts_what_it_accepted)
+{
+    struct cast cast = cast_open();
+    struct effects effects = {0};
+    struct buf saved = vector(&cast, "a.state");
+    struct id third = vector_id(&cast, "third.hash");
+    struct agree *agree = agree_of(cast.a, &saved);
+    for (int64_t now_ms = 1050; agree_decree(agree)->epoch < 3; now_ms += 50) {
+        ck_assert_int_lt(now_ms, 5000);
+        agree_tick(agree, now_ms, &effects);
+    }
+    ck_assert(id_equal(agree_decree_hash(agree), &third));
+    ck_assert_uint_eq(agree->certificate.term, 4);
+    ck_assert_uint_eq(agree->accepted_term, 0);
+    ck_assert(agree_idle(agree));
+    ck_assert_uint_eq(agree->promised, 5);
+    agree_free(agree);
+    effects_release(&effects);
+    buf_release(&saved);
+    cast_close(&cast);
+}
+END_TEST
+
 START_TEST(what_elections_say)
 {
     struct cast cast = cast_open();
@@ -679,6 +704,7 @@ suite_vectors(void)
     tcase_add_test(agreement, a_founding_and_the_epoch_after_it);
     tcase_add_test(agreement, a_recovery);
     tcase_add_test(agreement, the_durable_state);
+    tcase_add_test(agreement, who_comes_back_with_that_state_adopts_what_it_accepted);
     tcase_add_test(agreement, what_elections_say);
     tcase_add_test(agreement, what_is_said_of_a_proposal);
     TCase *views = suite_case(suite, "views", 20);
