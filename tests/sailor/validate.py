@@ -5,7 +5,8 @@ usage: validate.py --data DIR --runs DIR [--flotilla BINARY] [--learn]
   DIR       the measured figures (--data), and a folder of measured runs (--runs): every *.json
             below it that has a pipeline_list and a `real`
   --learn   with the one correction that a node learns by itself, measured over predicted of each
-            device type: learnt on one half of the runs and judged on the other, both ways
+            device type, by the runs that wait for it: learnt on one half of the runs and judged on the
+            other, both ways
 
 Each run goes through the replay, told only what its framework did: gradients reduced after the
 last backward pass, in serial buckets of 500 MB, of which it keeps two; sends and receives that hold
@@ -114,26 +115,32 @@ def evaluate(data, flotilla, folder, path, run, corrections):
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
     if not done.stdout:
         raise BadInput(done.stderr.strip() or f"flotilla ended with {done.returncode}")
-    predicted = json.loads(done.stdout)["predicted"]
-    return predicted["iteration_s"], max(m["total"] for m in predicted["memory"])
+    answer = json.loads(done.stdout)
+    if "predicted" not in answer:
+        raise BadInput(answer["why"])
+    predicted, bound = answer["predicted"], answer["bound_by"]
+    slowest = answer["stages"][bound["stage"] if bound["what"] != "reduce" else slowest_stage(answer)]
+    return {"predicted_s": predicted["iteration_s"], "predicted_bytes": max(m["total"] for m in predicted["memory"]),
+            "device": slowest["replicas"][bound["pipeline"]]["device"]}
 
 
-def devices_of(run):
-    return sorted({m[0][0] for s in run["pipeline_list"][0]["tmp_per_stage"] for m, _ in s})
+def slowest_stage(answer):
+    """Of the pipeline that ends last."""
+    times = [s["timeline"] for s in answer["predicted"]["stages"]]
+    return max(range(len(times)), key=lambda s: times[s]["forward_s"] + times[s]["backward_s"])
 
 
 def trusted(rows):
-    return [r for r in rows if r["error"] is not None and not r["file"].endswith(DOUBTFUL)]
+    return [r for r in rows if r["error"] is not None and not r["path"].endswith(DOUBTFUL)]
 
 
 def learnt(rows, half):
-    """Measured over predicted of each device type, the middle of one half of the runs; a run of
-    several types speaks for each of them."""
+    """Measured over predicted of each device type, the middle of one half of the runs; a run of several
+    types speaks for the one that the others wait for."""
     ratios = {}
     for index, row in enumerate(rows):
-        if index % 2 == half and row in trusted([row]):
-            for device in row["devices"]:
-                ratios.setdefault(device, []).append(row["measured_s"] / row["predicted_s"])
+        if index % 2 == half and trusted([row]):
+            ratios.setdefault(row["device"], []).append(row["measured_s"] / row["predicted_s"])
     return {device: statistics.median(r) for device, r in ratios.items()}
 
 
@@ -147,13 +154,12 @@ def judge(data, flotilla, runs_folder, corrections_of):
             raise BadInput(f"{path} is no JSON: {why}") from why
         if not isinstance(run, dict) or "pipeline_list" not in run or "real" not in run:
             continue
-        row = {"file": os.path.relpath(path, runs_folder), "measured_s": run["real"], "predicted_s": None,
+        row = {"file": os.path.relpath(path, runs_folder), "path": os.path.realpath(path), "measured_s": run["real"], "predicted_s": None,
                "error": None, "measured_bytes": run.get("max_mem"), "predicted_bytes": None}
         try:
             with tempfile.TemporaryDirectory() as folder:
-                seconds, size = evaluate(data, flotilla, folder, path, run, corrections_of(index))
-            row.update(predicted_s=seconds, error=(seconds - run["real"]) / run["real"], predicted_bytes=size)
-            row["devices"] = devices_of(run)
+                row.update(evaluate(data, flotilla, folder, path, run, corrections_of(index)))
+            row["error"] = (row["predicted_s"] - run["real"]) / run["real"]
         except BadInput as why:
             row["why"] = str(why)
         rows.append(row)
@@ -166,7 +172,7 @@ def mean(values):
 
 def report(rows):
     for row in rows:
-        print(json.dumps({k: v for k, v in row.items() if k != "devices"}))
+        print(json.dumps({k: v for k, v in row.items() if k not in ("path", "device")}))
     known = trusted(rows)
     time = mean([abs(r["error"]) for r in known])
     memory = mean([abs(r["predicted_bytes"] / r["measured_bytes"] - 1) for r in known if r["measured_bytes"]])
