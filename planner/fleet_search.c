@@ -456,6 +456,7 @@ no_plan(const struct searcher *searcher, struct err *err)
 {
     const struct board *board = searcher->board;
     const struct fleet_request *request = searcher->request;
+    bool engine = searcher->fleet->table.engine; /* whose tp no job fixes */
     if (board->devices < 1)
         return err_set(err, ERR_PLAN, "there are no devices to plan with");
     if (board->settings_count == 0)
@@ -467,8 +468,9 @@ no_plan(const struct searcher *searcher, struct err *err)
             : request->bf16 == CHOICE_OFF ? " in fp32"
                                           : "",
             request->sequences,
-            request->micro_batch > 0 || request->tp > 0 ? " and keeps what the job fixes"
-                                                        : "");
+            request->micro_batch > 0 || (request->tp > 0 && !engine)
+                ? " and keeps what the job fixes"
+                : "");
     if (searcher->count > 0)
         return refuse_nearest(board, searcher->drafts[0], err);
     /* Of one layer, the roomiest device that lacks the least. */
@@ -508,18 +510,19 @@ no_plan(const struct searcher *searcher, struct err *err)
     if (least > 0)
         return err_set(
             err, ERR_PLAN,
-            "cannot place layer %d: needs %.2f GiB at micro-batch %d and tp %d, "
-            "\"%s\" has %.2f GiB; use devices with more memory or a higher tp",
+            "cannot place layer %d: needs %.4g GiB at micro-batch %d and tp %d, "
+            "\"%s\" has %.4g GiB; use devices with more memory%s",
             at, (double)need / 1073741824.0, size, roomiest->tp, name,
-            (double)board_room(board, roomiest) / 1073741824.0);
+            (double)board_room(board, roomiest) / 1073741824.0,
+            engine ? "" : " or a higher tp");
     if (refuse_apart(board, err) != 0)
         return -1;
     return err_set(
         err, ERR_PLAN,
         "the %d devices that can be used have no room for the model together%s; "
-        "layer %d alone needs %.2f GiB of the %.2f GiB of \"%s\"; add devices",
+        "layer %d alone needs %.4g GiB of the %.4g GiB of \"%s\"; add devices",
         refuse_usable(board),
-        request->pipeline > 0 || request->replicas > 0 || request->tp > 0
+        request->pipeline > 0 || request->replicas > 0 || (request->tp > 0 && !engine)
             ? " with what the job fixes"
             : "",
         at, (double)need / 1073741824.0,
