@@ -28,8 +28,8 @@ take_number(const char *what, const double *given, double otherwise, double leas
 {
     double value = given ? *given : otherwise;
     if (!(value >= least && value <= most))
-        return err_set(err, ERR_USAGE, "%s is %g, but must be from %g to %g", what, value,
-                       least, most);
+        return err_set(err, ERR_USAGE, "%s is %.9g, but must be from %.9g to %.9g", what,
+                       value, least, most);
     *out = value;
     return 0;
 }
@@ -82,7 +82,7 @@ take_model(const struct job_file *file, struct job *job, struct err *err)
         only("data.tokenizer", file->data.tokenizer, "bytes", err) ||
         only("precision", file->precision, "fp32", err) ||
         only("objective", file->objective, "throughput", err) ||
-        take_int("model.layers", model->layers, 0, 1, LAYERS_MAX - 2, &layers, err) ||
+        take_int("model.layers", model->layers, 0, 1, 1 << 20, &layers, err) ||
         take_int("model.heads", model->heads, 0, 1, 1024, &heads, err) ||
         take_int("model.hidden", model->hidden, 0, 1, 65536, &hidden, err) ||
         take_int("model.context", model->context, 0, 1, 131072, &context, err) ||

@@ -71,8 +71,10 @@ main(int argc, char **argv)
         argv[1] = program_invocation_short_name = name;
         setenv("ARGP_HELP_FMT", "no-dup-args-note", 0); /* it says what is plain */
         int code = commands[i].run(argc - 1, argv + 1);
-        if (fflush(stdout) == EOF && code == EXIT_DONE)
+        if (fflush(stdout) == EOF && code == EXIT_DONE) {
+            command_note("could not write to standard output: %s", strerror(errno));
             code = EXIT_FAILED;
+        }
         return code;
     }
     fprintf(stderr, "flotilla: there is no command \"%s\"; flotilla --help lists them\n",

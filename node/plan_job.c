@@ -86,7 +86,7 @@ take_model(const struct model_file *model, struct plan_job *out, struct err *err
                        "model needs layers, heads, hidden and context, or profiled and "
                        "the name that its profiles have");
     if (take_word("model.family", model->family, families, 1, err) < 0 ||
-        take_int("model.layers", model->layers, 1, LAYERS_MAX - 2, &shape->blocks, err) ||
+        take_int("model.layers", model->layers, 1, 1 << 20, &shape->blocks, err) ||
         take_int("model.heads", model->heads, 1, 1024, &shape->heads, err) ||
         take_int("model.hidden", model->hidden, 1, 65536, &shape->hidden, err) ||
         take_int("model.context", model->context, 1, 131072, &shape->context, err))
