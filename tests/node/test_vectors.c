@@ -17,7 +17,7 @@ Suite *suite_vectors(void);
 
 /*
  * The bytes of tests/data/protocol.vectors were made from docs/protocol.md by a program
- * that shares nothing with this one (tests/make_vectors.py): what the page says and what
+ * that shares nothing with this one (tests/second/vectors.py): what the page says and what
  * the program does are the same.
  */
 static const uint64_t boot = (uint64_t)1 << 32;

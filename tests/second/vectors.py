@@ -1,67 +1,25 @@
 #!/usr/bin/python3
 """Make tests/data/protocol.vectors: bytes to hold an implementation of docs/protocol.md against.
 
-    python3 tests/make_vectors.py > tests/data/protocol.vectors
+    python3 tests/second/vectors.py > tests/data/protocol.vectors
 
 Written from that page; it shares nothing with the program. Needs Debian's python3-nacl; the tests
 need only the file, and hold the program against it (tests/node/test_vectors.c). A line is a
 name, a space and bytes in hexadecimal; numbers are eight bytes, big-endian; "#" begins a comment.
 """
 import base64
-import hashlib
 import struct
 
 from nacl import bindings
-from nacl.signing import SigningKey
 
-NONE, BOOT = bytes(32), 1 << 32
+from wire import NONE, Key, blake, derive, mix, pack, prefix, signed
 
-
-def head(size, fixed, kinds):
-    """The shortest head of a MessagePack value: within the first byte (its bits, the limit), or
-    after a lead of some width."""
-    if fixed is not None and size < fixed[1]:
-        return bytes([fixed[0] | size])
-    for lead, width in kinds:
-        if size < 1 << 8 * width:
-            return bytes([lead]) + size.to_bytes(width, "big")
-    raise ValueError(size)
-
-
-def pack(value):
-    if isinstance(value, bool):
-        return b"\xc3" if value else b"\xc2"
-    if isinstance(value, int) and value >= 0:
-        return head(value, (0, 128), ((0xCC, 1), (0xCD, 2), (0xCE, 4), (0xCF, 8)))
-    if isinstance(value, int):
-        if value >= -32:
-            return struct.pack("b", value)
-        for lead, width in ((0xD0, 1), (0xD1, 2), (0xD2, 4), (0xD3, 8)):
-            if value >= -(1 << 8 * width - 1):
-                return bytes([lead]) + value.to_bytes(width, "big", signed=True)
-    if isinstance(value, bytes):
-        return head(len(value), None, ((0xC4, 1), (0xC5, 2), (0xC6, 4))) + value
-    if isinstance(value, str):
-        text = value.encode()
-        return head(len(text), (0xA0, 32), ((0xD9, 1), (0xDA, 2), (0xDB, 4))) + text
-    return head(len(value), (0x90, 16), ((0xDC, 2), (0xDD, 4))) + b"".join(map(pack, value))
+BOOT = 1 << 32
 
 
 def bits(value):
     """A double travels as the unsigned of its bits."""
     return struct.unpack("<Q", struct.pack("<d", value))[0]
-
-
-def blake(data, size=32):
-    return hashlib.blake2b(data, digest_size=size).digest()
-
-
-def mix(hashed, value):
-    most = (1 << 64) - 1
-    z = (hashed + 0x9E3779B97F4A7C15 + value * 0xD6E8FEB86659FD93) & most
-    z = ((z ^ z >> 30) * 0xBF58476D1CE4E5B9) & most
-    z = ((z ^ z >> 27) * 0x94D049BB133111EB) & most
-    return z ^ z >> 31
 
 
 def philox(key, low, high):
@@ -90,39 +48,11 @@ def permute(seed, turn, count, index):
             return index
 
 
-def prefix(identity):
-    return int.from_bytes(identity[:8], "big")
-
-
-def derive(secret, number):
-    return hashlib.blake2b(b"", digest_size=32, key=secret, person=b"flotilla" + bytes(8),
-                           salt=number.to_bytes(8, "little") + bytes(8)).digest()
-
-
-class Key:
-    """An Ed25519 pair and the same pair mapped to Curve25519."""
-
-    def __init__(self, seed):
-        self.key = SigningKey(seed)
-        self.id = bytes(self.key.verify_key)
-        self.curve = bindings.crypto_sign_ed25519_pk_to_curve25519(self.id)
-
-    def __lt__(self, other):
-        return self.id < other.id
-
-    def sign(self, data):
-        return self.key.sign(data).signature
-
-
 def say(name, data):
     if isinstance(data, int):
         data = data.to_bytes(8, "big")
     print(name, data.hex())
     return data
-
-
-def signed(key, purpose, swarm, body):
-    return pack([body, key.sign(purpose + swarm + body)])
 
 
 def header(swarm, epoch, previous, cause, members, voters, body):
