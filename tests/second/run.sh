@@ -6,7 +6,8 @@
 set -u
 program=${1:-build/flotilla} python=${PYTHON:-python3} here=$(dirname "$0")
 if ! "$python" -c "import nacl, zmq" 2>/dev/null; then
-    echo "second: skipped, python3-nacl or python3-zmq is missing"
+    echo "skipped: second: python3-nacl or python3-zmq is not installed"
+    echo "0 passed, 0 failed, 1 skipped"
     exit 0
 fi
 base=$("$python" - <<'PYTHON'
@@ -23,7 +24,7 @@ while True:
 print(base)
 PYTHON
 )
-folder=$(mktemp -d) pids=()
+folder=$(mktemp -d) pids=() passed=0
 trap 'kill -9 "${pids[@]}" 2>/dev/null; wait 2>/dev/null; rm -rf "$folder"' EXIT
 
 node() { # NAME PORT [OPTION ...]: started in the background; its id in $pid
@@ -37,13 +38,14 @@ await() { # WHAT FILE PATTERN: a check, within 20 s
     for _ in {1..200}; do
         if grep -Eq -- "$3" "$folder/$2" 2>/dev/null; then
             echo "  ok    $1"
+            passed=$((passed + 1))
             return
         fi
         sleep 0.1
     done
     echo "  FAIL  $1: no \"$3\" in $2"
     tail -n 20 "$folder/$2"
-    echo "second: FAILED"
+    echo "$passed passed, 1 failed, 0 skipped"
     exit 1
 }
 
@@ -72,7 +74,8 @@ node b $((base + 3))
 await "and one with b, which comes back" a.log "epoch=7 cause=return members=3 leader=second"
 await "b follows it" b.log "epoch=7 "
 if grep refuses "$folder/second.log"; then
-    echo "second: FAILED, it was told what it had to refuse"
+    echo "  FAIL  it was told what it had to refuse"
+    echo "$passed passed, 1 failed, 0 skipped"
     exit 1
 fi
-echo "second: passed"
+echo "$passed passed, 0 failed, 0 skipped"
