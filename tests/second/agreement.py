@@ -286,8 +286,8 @@ class Agreement:
         others = [one for one in self.decree.voters if one != self.id and one not in self.gone]
         if self.role != "LEADER" or not others:
             return
-        late = [one for one in others if now - self.heard.get(one, NEVER) < 3 * BEAT]
-        self.beat(now, (late or others)[0])
+        lately = [one for one in others if now - self.heard.get(one, NEVER) < 3 * BEAT]
+        self.beat(now, (lately or others)[0])
         self.no_candidate = now + 10
         self.step_down()
         self.arm(now)

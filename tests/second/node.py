@@ -18,9 +18,9 @@ import zmq
 from nacl import bindings
 from zmq.utils.monitor import recv_monitor_message
 
-from agreement import Agreement, decree_read, voters_most
-from wire import (NONE, Key, Refused, blake, curve_of, derive, fits, mix, need, pack, prefix, read,
-                  right, signed, unpack)
+from agreement import Agreement
+from wire import (NONE, Key, Refused, curve_of, derive, fits, mix, need, pack, prefix, read, right,
+                  signed, unpack)
 
 KINDS = {1: "PING", 2: "PING_REPLY", 3: "PING_RELAY", 4: "RUMORS", 5: "DIGEST", 16: "BEAT",
          17: "BEAT_REPLY", 18: "PREVOTE", 19: "PREVOTE_REPLY", 20: "VOTE", 21: "VOTE_REPLY",
@@ -46,7 +46,7 @@ REPORT = ["id", "u", "u", "id", "B",
           ["b", "i", ["u", "u"], "b", "b", ["u", "u"], "u", "u", "b", (HOLDING,)],
           ["i", (["i"] * 10,)], "b"]
 VIEW = ["u", "u", "B", "id", "i", "T", ("any",), ("B",), ("id",), ("any",)]
-BOOT, NO_CAUSE = 1 << 32, 0
+BOOT = 1 << 32
 JOIN, LOSS, LEAVE, RETURN = 1, 2, 3, 4
 
 
@@ -380,7 +380,7 @@ class Node:
         new = here - set(members)
         former = set(unpack(agree.body)[8])
         cause = (LOSS if gone else LEAVE if left else RETURN if back or new & former else
-                 JOIN if new else NO_CAUSE)
+                 JOIN if new else 0)
         return cause, sorted((set(members) | new) - gone - left | {self.key.id})
 
     def lead(self, now):
@@ -413,7 +413,7 @@ class Node:
         records = [self.open_report(report)[1] for report in reports]
         members = {record[0]: record[1] for record in records}
         old = unpack(self.agree.body)
-        need(len(members) <= voters_most(9) and old[1] == 0, "too many, or a job is running")
+        need(len(members) <= 9 and old[1] == 0, "too many, or a job is running")
         former = [one for one in old[8] if one not in members]
         former += [one for one in self.agree.decree.members if one not in members]
         body = pack([2, 0, b"", old[3], 0, old[5], old[6][:8] + [[]], reports, former[-64:], []])

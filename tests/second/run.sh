@@ -2,9 +2,9 @@
 # The node of this folder, written from docs/protocol.md alone, with two of ours on this machine: it
 # joins, is needed for a quorum, is named as successor, leads, and makes epochs that they follow.
 #
-#     tests/second/run.sh [PROGRAM]        build/flotilla; PYTHON=python3; half a minute
+#     tests/second/run.sh [PROGRAM]        build/flotilla; PYTHON=/usr/bin/python3; ten seconds
 set -u
-program=${1:-build/flotilla} python=${PYTHON:-python3} here=$(dirname "$0")
+program=${1:-build/flotilla} python=${PYTHON:-/usr/bin/python3} here=$(dirname "$0")
 if ! "$python" -c "import nacl, zmq" 2>/dev/null; then
     echo "skipped: second: python3-nacl or python3-zmq is not installed"
     echo "0 passed, 0 failed, 1 skipped"
