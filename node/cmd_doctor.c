@@ -57,7 +57,8 @@ ask_status(const char *data, int64_t *took_ms, struct err *err)
 {
     static const char request[] = "{\"command\": \"status\"}";
     int64_t began = clock_ms();
-    struct json *answer = command_ask(data, request, sizeof(request) - 1, NULL, err);
+    struct command_talk talk = {.at_once = true};
+    struct json *answer = command_ask(data, request, sizeof(request) - 1, &talk, err);
     *took_ms = clock_ms() - began;
     return answer;
 }
@@ -92,7 +93,8 @@ check(const char *data, struct json *root)
     int64_t began = clock_ms(), took;
     if (!has_others(root))
         return root;
-    json_free(command_ask(data, request, sizeof(request) - 1, NULL, &err));
+    struct command_talk talk = {.at_once = true};
+    json_free(command_ask(data, request, sizeof(request) - 1, &talk, &err));
     while (clock_ms() - began < CHECK_MS) {
         clock_sleep_ms(LOOK_MS);
         struct json *again = ask_status(data, &took, &err);
@@ -164,6 +166,8 @@ cmd_doctor(int argc, char **argv)
     if (root) {
         doctor_swarm(&findings, status, took_ms);
         doctor_reach(&findings, status);
+    } else if (command_folder_taken(given.data)) {
+        findings_add(&findings, FINDING_BAD, "node", "%s", err.msg);
     } else {
         findings_add(&findings, FINDING_OK, "node", "no node runs on %s", given.data);
         doctor_ports(&findings, &given.listen);

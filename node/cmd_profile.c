@@ -87,8 +87,9 @@ measure(const struct given *given, const struct plan_job *job, struct err *err)
     if (given->out && file_same(given->out, given->job))
         return err_set(err, ERR_USAGE, "-o: \"%s\" is the job; name another file",
                        given->out);
-    struct profile *measured = profile_measure(&job->shape, job->request.sequences,
-                                               given->memory_bytes, given->threads, err);
+    struct profile *measured =
+        profile_measure(&job->shape, job->request.sequences, given->memory_bytes,
+                        given->threads, NULL, NULL, err);
     if (!measured)
         return -1;
     struct profile_file profile;

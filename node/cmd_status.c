@@ -77,8 +77,9 @@ write_cluster(const struct given *given, struct err *err)
     json_put_text(&writer, "command", "cluster");
     json_put_text(&writer, "prefix", prefix);
     json_object_close(&writer);
+    struct command_talk talk = {.at_once = true};
     struct json *answer =
-        command_ask(given->data, (const char *)request.data, request.len, NULL, err);
+        command_ask(given->data, (const char *)request.data, request.len, &talk, err);
     buf_release(&request);
     if (!answer)
         return -1;
@@ -120,8 +121,9 @@ cmd_status(int argc, char **argv)
     struct err err;
     if (given.cluster)
         return write_cluster(&given, &err) ? command_fail(&err) : EXIT_DONE;
+    struct command_talk talk = {.at_once = true};
     struct json *answer =
-        command_ask(given.data, request, sizeof(request) - 1, NULL, &err);
+        command_ask(given.data, request, sizeof(request) - 1, &talk, &err);
     if (!answer)
         return command_fail(&err);
     const struct json *status = json_get(answer, "status");

@@ -61,6 +61,8 @@ cmd_stop(int argc, char **argv)
     if (!answer)
         return command_fail(&err);
     json_free(answer);
+    if (!ended)
+        puts("the job was withdrawn before it began");
     return EXIT_DONE;
 }
 

@@ -3,6 +3,7 @@
 #include "node/engine/checkpoint.h"
 #include "node/status.h"
 #include "transport/base/alloc.h"
+#include "transport/base/clock.h"
 #include "transport/base/file.h"
 #include "transport/base/limits.h"
 
@@ -19,7 +20,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { LINE_BYTES_MAX = 16 << 20, IDLE_MS = 250 };
+enum { LINE_BYTES_MAX = 16 << 20, IDLE_MS = 250, SILENCE_MS = 10000 };
 
 /* argp's own exit status for a wrong command line. */
 __attribute__((constructor)) static void
@@ -79,6 +80,36 @@ command_checkpoint(const char *given, char path[PATH_BYTES_MAX], struct err *err
     return found;
 }
 
+bool
+command_folder_taken(const char *data)
+{
+    char path[PATH_BYTES_MAX];
+    struct err held = {0};
+    path_join(path, data, STATUS_LOCK_FILE);
+    int fd = file_exists(path) ? file_lock(path, &held) : -1;
+    if (fd >= 0)
+        close(fd);
+    return held.code == ERR_LIMIT;
+}
+
+/* Nobody listens at the socket. */
+static int
+no_node(const char *data, struct err *err)
+{
+    if (command_folder_taken(data))
+        return err_set(
+            err, ERR_PEER,
+            "a node runs on the data folder \"%s\", but nobody can speak to it: "
+            "its " STATUS_SOCKET_FILE " is gone, or it is starting or ending; if "
+            "that lasts, end its process (SIGTERM: it leaves in order) and start "
+            "it again",
+            data);
+    return err_set(err, ERR_PEER,
+                   "no node runs on the data folder \"%s\"; start one with \"flotilla "
+                   "node\", or name its folder with --data",
+                   data);
+}
+
 static int
 dial(const char *data, struct err *err)
 {
@@ -96,11 +127,7 @@ dial(const char *data, struct err *err)
         close(fd);
         errno = why;
         if (why == ENOENT || why == ECONNREFUSED || why == ENOTDIR)
-            return err_set(
-                err, ERR_PEER,
-                "no node runs on the data folder \"%s\"; start one with \"flotilla "
-                "node\", or name its folder with --data",
-                data);
+            return no_node(data, err);
         return err_set_errno(err, "could not reach the node of \"%s\"", data);
     }
     return fd;
@@ -155,14 +182,47 @@ catch_interrupt(const struct command_talk *talk)
     return interrupts[0];
 }
 
+/* It has not said a word yet. An error where it answers of itself, else a note: it may
+ * wait for others. */
+static int
+say_silent(int fd, const struct command_talk *talk, struct err *err)
+{
+    struct ucred peer = {0};
+    socklen_t len = sizeof(peer);
+    getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len);
+    if (talk && talk->at_once)
+        return err_set(
+            err, ERR_PEER,
+            "the node (process %d) has not answered for %d s: it is stopped, or "
+            "it hangs; its log may say at what. The swarm goes on without it; "
+            "SIGCONT lets one go on that was stopped, one that hangs is to be "
+            "killed and started again",
+            (int)peer.pid, SILENCE_MS / 1000);
+    command_note(
+        "the node (process %d) has not answered for %d s: it waits for the swarm, "
+        "or it hangs (\"flotilla status\" says); waiting",
+        (int)peer.pid, SILENCE_MS / 1000);
+    return 0;
+}
+
 /* Until the node speaks: 0, or -1 when the user interrupts. */
 static int
-wait_for_node(int fd, int interrupt, struct command_talk *talk, struct err *err)
+wait_for_node(int fd, int interrupt, bool *silent, struct command_talk *talk,
+              struct err *err)
 {
     struct pollfd fds[2] = {{.fd = fd, .events = POLLIN},
                             {.fd = interrupt, .events = POLLIN}};
+    int64_t began = clock_ms();
     for (;;) {
-        int ready = poll(fds, 2, talk && talk->idle ? IDLE_MS : -1);
+        if (*silent && clock_ms() - began >= SILENCE_MS) {
+            *silent = false; /* said once */
+            if (say_silent(fd, talk, err))
+                return -1;
+        }
+        int ready = poll(fds, 2,
+                         talk && talk->idle ? IDLE_MS
+                         : *silent          ? SILENCE_MS
+                                            : -1);
         if (ready < 0 && errno != EINTR)
             return err_set_errno(err, "could not listen to the node");
         if (ready > 0 && fds[1].revents) {
@@ -178,7 +238,7 @@ wait_for_node(int fd, int interrupt, struct command_talk *talk, struct err *err)
 
 /* Next line of the node's, or NULL at the end. The line is parsed and must be freed. */
 static struct json *
-next_line(int fd, int interrupt, struct buf *in, struct command_talk *talk,
+next_line(int fd, int interrupt, struct buf *in, bool *silent, struct command_talk *talk,
           struct err *err)
 {
     for (;;) {
@@ -191,8 +251,9 @@ next_line(int fd, int interrupt, struct buf *in, struct command_talk *talk,
             return line;
         }
         char block[16384];
-        if (wait_for_node(fd, interrupt, talk, err))
+        if (wait_for_node(fd, interrupt, silent, talk, err))
             return NULL;
+        *silent = false;
         ssize_t got = recv(fd, block, sizeof(block), 0);
         if (got < 0 && errno == EINTR)
             continue;
@@ -214,10 +275,11 @@ command_ask(const char *data, const char *request, size_t len, struct command_ta
         return NULL;
     struct buf in = {0};
     struct json *answer = NULL;
+    bool silent = true;
     if (send_all(fd, request, len, err) || send_all(fd, "\n", 1, err))
         goto out;
     interrupt = catch_interrupt(talk);
-    while ((answer = next_line(fd, interrupt, &in, talk, err))) {
+    while ((answer = next_line(fd, interrupt, &in, &silent, talk, err))) {
         const char *why = json_text(json_get(answer, "error"), NULL);
         if (why) {
             bool usage = json_bool(json_get(answer, "usage"), false);
@@ -228,7 +290,7 @@ command_ask(const char *data, const char *request, size_t len, struct command_ta
         }
         if (json_bool(json_get(answer, "done"), false))
             break;
-        if (talk && !talk->line(talk->arg, answer))
+        if (talk && talk->line && !talk->line(talk->arg, answer))
             break;
         json_free(answer);
     }

@@ -53,10 +53,15 @@ int command_checkpoint(const char *given, char path[PATH_BYTES_MAX], struct err 
 
 /* Is there a node to ask? ERR_PEER as command_ask(). */
 int command_node_runs(const char *data, struct err *err);
+/* Does a process hold this folder, whether it can be spoken to or not? */
+bool command_folder_taken(const char *data);
 
 /* How a command listens. */
 struct command_talk {
-    /* Each line but the final one; false ends the talk. */
+    /* The node answers this of itself: its silence for 10 s is an error (ERR_PEER). Of
+     * what may wait for others a note on standard error says so, once. */
+    bool at_once;
+    /* Each line but the final one; false ends the talk. May be NULL. */
     bool (*line)(void *arg, const struct json *event);
     void (*idle)(void *arg); /* the node has been silent for a moment; may be NULL */
     void *arg;

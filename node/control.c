@@ -39,6 +39,7 @@ struct client {
     bool follows;      /* gets events */
     bool follow_after; /* will, once its submission is accepted */
     bool submitted;    /* waits for the leader's answer */
+    bool stops;        /* what it asked for is that the run ends */
     bool closing;      /* close when `out` is sent */
     uint64_t ticket;   /* names this talk; 0: none */
     int64_t since_ms;
@@ -272,9 +273,9 @@ answered(struct node *node, const char *error, bool goes_on)
         if (client->fd < 0 || !client->submitted)
             continue;
         client->submitted = false;
-        if (error[0])
+        if (error[0] && !(client->stops && strcmp(error, LEAD_WITHDRAWN) == 0))
             finish(node, client, error, false);
-        else if (client->follow_after && goes_on)
+        else if (!error[0] && client->follow_after && goes_on)
             follow(node, client);
         else
             finish(node, client, NULL, false);
@@ -322,6 +323,7 @@ to_leader(struct node *node, struct client *client, bool stop, const struct job 
         }
     }
     client->submitted = true;
+    client->stops = stop;
     client->since_ms = clock_ms();
     struct pending *pending = &node->control->pending;
     buf_release(&pending->body);

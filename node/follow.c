@@ -68,6 +68,24 @@ measure(struct node *node, const struct job *job)
     train_profile(node->train, &job->shape, job->sequences, node->config.memory_bytes);
 }
 
+/* A joiner measures itself before it is let into a run, so that nobody waits for it. */
+static void
+measure_for_run(struct node *node)
+{
+    const struct job *job = &node->view->job;
+    if (node->view->state != JOB_NONE && !follow_measured(node, job))
+        measure(node, job);
+}
+
+/* A job that is withdrawn, or replaced by another, needs no measurement. */
+static void
+measure_only(struct node *node, const struct job *job)
+{
+    if (node->profiling.sequences > 0 &&
+        (!job || memcmp(&node->profiling.shape, &job->shape, sizeof(job->shape)) != 0))
+        train_profile_stop(node->train);
+}
+
 /* Halted: what is still to be known before we can report? */
 static void
 go_on_reporting(struct node *node)
@@ -148,6 +166,7 @@ follow_freeze(struct node *node, const struct id *from, const void *body, size_t
     freeze->rests = rests;
     freeze->with_job = job_len > 0;
     freeze->job = job;
+    measure_only(node, freeze->with_job ? &freeze->job : NULL);
     if (freeze->halted && !same_job)
         freeze->halted =
             false; /* asked about another job: what we hold of it is to be found out */
@@ -209,14 +228,18 @@ follow_cannot(struct node *node, bool profiling)
 void
 follow_profiled(struct node *node, const struct profile *profile)
 {
-    node->profile = *profile;
-    node->profile_shape = node->profiling.shape;
-    node->profile_sequences = node->profiling.sequences;
+    if (profile) {
+        node->profile = *profile;
+        node->profile_shape = node->profiling.shape;
+        node->profile_sequences = node->profiling.sequences;
+    }
     node->profiling.sequences = 0;
     enter_record(node);
     if (node->freeze.active && node->freeze.profiling) {
         node->freeze.profiling = false;
         go_on_reporting(node);
+    } else if (!node->member) {
+        measure_for_run(node);
     }
 }
 
@@ -394,15 +417,13 @@ follow_committed(struct node *node, const struct effect *effect)
         log_job(node, before);
     job_release(&node->freeze.job);
     memset(&node->freeze, 0, sizeof(node->freeze));
+    measure_only(node, view->state == JOB_NONE ? NULL : &view->job);
     if (node->member) {
         node->was_member = true;
         worker_enter(node);
     } else {
         bulk_halt(node->bulk);
-        /* A joiner measures itself before it is let into a run, so that nobody waits for
-         * it. */
-        if (view->state != JOB_NONE && !follow_measured(node, &view->job))
-            measure(node, &view->job);
+        measure_for_run(node);
         if ((was || outlived) && !node->leaving_ms) {
             log_warn(
                 "node",

@@ -655,7 +655,7 @@ lead_stop_job(struct node *node, struct err *err)
     if (node->view->state == JOB_STOPPING)
         return 0;
     if (node->view->state == JOB_NONE && node->lead.submit && agree_idle(node->agree)) {
-        answer_submission(node, "withdrawn by \"flotilla stop\" before it began");
+        answer_submission(node, LEAD_WITHDRAWN);
         lead_reset(node);
         return 0;
     }

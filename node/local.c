@@ -137,7 +137,7 @@ ours(const char *name)
                                         "..",
                                         "identity.key",
                                         "boot",
-                                        "lock",
+                                        STATUS_LOCK_FILE,
                                         "swarm.id",
                                         "data",
                                         STATUS_SECRET_FILE,

@@ -571,13 +571,23 @@ open_signals(struct node *node, struct err *err)
     return 0;
 }
 
+static void
+default_signals(void)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    sigprocmask(SIG_UNBLOCK, &set, NULL);
+}
+
 static int
 open_local(struct node *node, struct err *err)
 {
     if (file_make_folder(node->config.data, err) || local_look(node, err))
         return -1;
     char path[PATH_BYTES_MAX];
-    node->lock_fd = file_lock(path_join(path, node->config.data, "lock"), err);
+    node->lock_fd = file_lock(path_join(path, node->config.data, STATUS_LOCK_FILE), err);
     if (node->lock_fd < 0 && err->code == ERR_LIMIT)
         return err_set(
             err, ERR_USAGE,
@@ -637,6 +647,9 @@ node_run(const struct node_config *config, struct err *err)
     if (!node)
         return -1;
     loop_run(node->loop);
+    /* From here on a signal ends the process at once: a computation that takes minutes may
+     * have to end first. */
+    default_signals();
     int result = node->exit_code == 0 ? 0
                                       : err_set(err, ERR_STOPPED, "the node stopped: %s",
                                                 node->stop_reason);

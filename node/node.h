@@ -316,6 +316,8 @@ void lead_tick(struct node *node, int64_t now_ms);
 void lead_report(struct node *node, const void *bytes, size_t len);
 int lead_submit(struct node *node, const struct job *job, const struct id *submitter,
                 struct err *err);
+/* What a submission is answered that is stopped before it began. */
+#define LEAD_WITHDRAWN "withdrawn by \"flotilla stop\" before it began"
 int lead_stop_job(struct node *node, struct err *err);
 /* This member finished the run; `written`: the last step's checkpoint is whole there. */
 void lead_done(struct node *node, int member, bool written);

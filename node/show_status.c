@@ -313,6 +313,12 @@ print_job(FILE *out, const struct json *status)
 {
     const struct json *job = json_get(status, "job");
     const char *ended = text_of(status, "ended");
+    const char *submitted = text_of(status, "submitted");
+    if (!json_is_object(job) && submitted[0]) {
+        fprintf(out, "job: none yet; the members measure themselves on \"%s\"\n",
+                submitted);
+        return;
+    }
     if (!json_is_object(job)) {
         fprintf(out, "job: none%s%s\n", ended[0] ? "; the last one ended: " : "", ended);
         return;

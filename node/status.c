@@ -246,6 +246,18 @@ put_job(const struct node *node, struct json_writer *writer)
     json_object_close(writer);
 }
 
+/* The job that waits for its first plan, as far as this node was told; "": none. */
+static const char *
+submitted(const struct node *node)
+{
+    if (node->view->state != JOB_NONE)
+        return "";
+    if (node->lead.submit)
+        return node->lead.job.train.name;
+    return node->freeze.active && node->freeze.with_job ? node->freeze.job.train.name
+                                                        : "";
+}
+
 void
 status_put_run(const struct node *node, struct json_writer *writer)
 {
@@ -315,6 +327,7 @@ status_write(const struct node *node, struct json_writer *writer)
     json_put_bool(writer, "member", node->member);
     json_put_text(writer, "paused", node->paused);
     json_put_text(writer, "ended", node->view->ended);
+    json_put_text(writer, "submitted", submitted(node));
     json_array_open(writer, "members");
     for (size_t i = 0; i < gossip_count(node->gossip); i++)
         put_member(node, gossip_at(node->gossip, i), writer);

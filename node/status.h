@@ -87,6 +87,7 @@
  *   swarm, generation, epoch, term, role, leader, leader_name, quorum (bool),
  *   member (bool: this node is in the newest epoch), paused (why, or ""),
  *   ended (how the last run ended or why this one waits, or "")
+ *   submitted (the job on which the members measure themselves, or "")
  *   members[]   {id, name, zone, address, state, since_s (in it), member (bool),
  *               voter (bool), worker (bool), device, memory_bytes, epoch,
  *               round_trip_ms, self (bool), reach (as its record says), way ("out": by our
@@ -122,6 +123,7 @@
 
 #define STATUS_EVENTS_FILE "events.jsonl"
 #define STATUS_SOCKET_FILE "control.sock"
+#define STATUS_LOCK_FILE "lock"
 #define STATUS_SECRET_FILE "swarm.secret"
 #define STATUS_CHECKPOINTS_FOLDER "checkpoints"
 #define STATUS_DATA_FOLDER "data"

@@ -207,14 +207,29 @@ drop(struct train *train)
     train->has_data = false;
 }
 
+struct measurement {
+    struct train *train;
+    unsigned number;
+};
+
+static bool
+measurement_over(void *arg)
+{
+    struct measurement *measurement = arg;
+    return atomic_load(&measurement->train->stopping) ||
+           measurement->number <= atomic_load(&measurement->train->measurement_end);
+}
+
 static void
 measure(struct train *train, const struct order *order)
 {
-    struct err err;
+    struct err err = {0};
+    struct measurement measurement = {train, order->measurement};
     struct train_report report = {.kind = REPORT_PROFILED};
-    report.profile = profile_measure(&order->shape, order->sequences, order->memory_bytes,
-                                     train->options.threads, &err);
-    if (report.profile)
+    report.profile =
+        profile_measure(&order->shape, order->sequences, order->memory_bytes,
+                        train->options.threads, measurement_over, &measurement, &err);
+    if (report.profile || err.code == ERR_STOPPED)
         train_report(train, &report);
     else
         train_fail(train, "profile", &err);
@@ -390,7 +405,14 @@ train_profile(struct train *train, const struct model_shape *shape, int sequence
     give_order(train, &(struct order){.kind = ORDER_PROFILE,
                                       .shape = *shape,
                                       .sequences = sequences,
-                                      .memory_bytes = memory_bytes});
+                                      .memory_bytes = memory_bytes,
+                                      .measurement = ++train->measurements});
+}
+
+void
+train_profile_stop(struct train *train)
+{
+    atomic_store(&train->measurement_end, train->measurements);
 }
 
 void

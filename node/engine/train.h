@@ -63,7 +63,7 @@ enum train_report_kind {
     REPORT_CHECKPOINT, /* step, path: written whole, here */
     REPORT_DONE, /* the run's last step is applied and its checkpoint, if we gather, is
                     written */
-    REPORT_PROFILED, /* profile */
+    REPORT_PROFILED, /* profile; NULL: it was stopped */
     /* err, and `what` could not be done here: "profile" or "epoch" (no memory, a damaged
      * file: a plan without this node may go on), "step" (the numbers themselves: the run
      * is over), "checkpoint", "copy" (training goes on). */
@@ -129,6 +129,8 @@ void train_drop(struct train *train);
  * Micro-batch sizes: powers of two up to `sequences` and what memory allows. */
 void train_profile(struct train *train, const struct model_shape *shape, int sequences,
                    int64_t memory_bytes);
+/* The measurement under way is not wanted any more: its report, soon, has no profile. */
+void train_profile_stop(struct train *train);
 
 /* What to look for on disk when the next halt is reported: the job's checkpoint and data
  * set. Empty id: nothing. */

@@ -178,6 +178,7 @@ struct order {
     struct model_shape shape;
     int sequences;
     int64_t memory_bytes;
+    unsigned measurement; /* of ORDER_PROFILE: its number */
 };
 
 /* ---- the trainer ---- */
@@ -189,6 +190,9 @@ struct train {
     struct mailbox *orders, *reports;        /* control <-> engine */
     struct mailbox *to_writer, *from_writer; /* engine <-> writer: struct write_job * */
     atomic_bool stopping;
+    unsigned measurements; /* asked for so far; of the control thread */
+    atomic_uint
+        measurement_end; /* this one and those before it are not wanted any more */
     struct bulk_port *ports[BULK_PORTS];
     bool has_order; /* an order that ended a step and is still to be carried out */
     struct order order;

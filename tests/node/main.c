@@ -18,6 +18,7 @@ Suite *suite_checkpoint(void);
 Suite *suite_show(void);
 Suite *suite_talk(void);
 Suite *suite_commands(void);
+Suite *suite_runs(void);
 Suite *suite_join_swarm(void);
 Suite *suite_severed(void);
 Suite *suite_excluded(void);
@@ -43,19 +44,16 @@ int
 main(void)
 {
     static Suite *(*const suites[])(void) = {
-        suite_gradients,    suite_fixture,     suite_matmul,
-        suite_stage,        suite_data,        suite_recover,
-        suite_train,        suite_report,      suite_view,
-        suite_neighbour,    suite_watch,       suite_job,
-        suite_config,       suite_safetensors, suite_checkpoint,
-        suite_show,         suite_talk,        suite_commands,
-        suite_join_swarm,   suite_severed,     suite_excluded,
-        suite_voters,       suite_reached,     suite_chaos,
-        suite_policy,       suite_admission,   suite_plan_profile,
-        suite_plan_cluster, suite_plan_job,    suite_plan_document,
-        suite_plan_live,    suite_vectors,     suite_reach,
-        suite_zones,        suite_measure,     suite_ways,
-        suite_doctor,       suite_hostile,     NULL,
+        suite_gradients,    suite_fixture,     suite_matmul,        suite_stage,
+        suite_data,         suite_recover,     suite_train,         suite_report,
+        suite_view,         suite_neighbour,   suite_watch,         suite_job,
+        suite_config,       suite_safetensors, suite_checkpoint,    suite_show,
+        suite_talk,         suite_commands,    suite_runs,          suite_join_swarm,
+        suite_severed,      suite_excluded,    suite_voters,        suite_reached,
+        suite_chaos,        suite_policy,      suite_admission,     suite_plan_profile,
+        suite_plan_cluster, suite_plan_job,    suite_plan_document, suite_plan_live,
+        suite_vectors,      suite_reach,       suite_zones,         suite_measure,
+        suite_ways,         suite_doctor,      suite_hostile,       NULL,
     };
     return suite_run(suites);
 }

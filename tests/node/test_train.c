@@ -1,3 +1,4 @@
+#include "node/engine/profile.h"
 #include "tests/node/crew.h"
 #include "tests/suite.h"
 #include "transport/base/alloc.h"
@@ -633,6 +634,46 @@ profiled(struct crew *crew, void *arg)
     return crew->nodes[*(int *)arg].profile != NULL;
 }
 
+static bool
+enough(void *arg)
+{
+    int *passes = arg;
+    return ++*passes > 3;
+}
+
+START_TEST(a_measurement_that_is_not_wanted_any_more_ends_between_two_passes)
+{
+    struct model_shape shape = {
+        .blocks = 2, .heads = 4, .hidden = 64, .context = 64, .vocabulary = 256};
+    struct err err;
+    int passes = 0;
+    ck_assert_ptr_null(profile_measure(&shape, 16, 1 << 30, 1, enough, &passes, &err));
+    ck_assert_int_eq(err.code, ERR_STOPPED);
+    ck_assert_int_eq(passes, 4);
+    /* The one that was stopped says so, and the next one is measured. */
+    struct crew crew;
+    struct train_report report;
+    int reports = 0;
+    crew_open(&crew, 1);
+    struct train *train = crew.nodes[0].train;
+    train_profile(train, &shape, 16, 1 << 30);
+    train_profile_stop(train);
+    train_profile(train, &shape, 16, 1 << 30);
+    for (int64_t until = clock_ms() + 20000; reports < 2 && clock_ms() < until;) {
+        if (!train_report_take(train, &report)) {
+            clock_sleep_ms(1);
+            continue;
+        }
+        ck_assert_int_eq(report.kind, REPORT_PROFILED);
+        ck_assert((report.profile != NULL) == (reports == 1));
+        free(report.profile);
+        reports++;
+    }
+    ck_assert_int_eq(reports, 2);
+    crew_close(&crew);
+}
+END_TEST
+
 START_TEST(a_profile_is_measured_quickly_and_predicts_a_step)
 {
     struct crew crew;
@@ -738,6 +779,8 @@ suite_train(void)
                    what_was_reported_of_the_disk_stays_until_the_next_epoch_has_it);
     tcase_add_test(waits, what_is_dropped_is_gone);
     TCase *numbers = suite_case(suite, "numbers", 60);
+    tcase_add_test(numbers,
+                   a_measurement_that_is_not_wanted_any_more_ends_between_two_passes);
     tcase_add_test(numbers, a_profile_is_measured_quickly_and_predicts_a_step);
     tcase_add_test(numbers, the_bytes_that_are_predicted_are_those_that_are_taken);
     return suite;

@@ -38,6 +38,7 @@ struct order {
     int64_t step;
     struct id job, data;
     int sequences;
+    unsigned measurement;
 };
 
 /* A run of layers at one step, in memory. */
@@ -62,6 +63,7 @@ struct train {
     char folder[64];
     struct order orders[ORDERS_MAX];
     size_t orders_first, orders_count;
+    unsigned measurements, measurement_end;
     struct train_report reports[REPORTS_KEPT];
     size_t reports_first, reports_count;
 

@@ -220,16 +220,52 @@ keep_core(void)
     return lost;
 }
 
+static bool
+knows(const struct host *host, const struct host *other)
+{
+    char address[ADDRESS_BYTES_MAX + 8];
+    const struct node *node = host->node;
+    if (node->gossip && gossip_find(node->gossip, &other->node->id))
+        return true;
+    address_text(&node->seed, address);
+    return strcmp(address, other->address) == 0;
+}
+
+/* Outside, and of those that are not lost it knows none, nor any of them it. */
+static bool
+stranded(const struct host *host)
+{
+    if (!awaited(host) || !host->node || host->node->member)
+        return false;
+    for (int i = 0; i < world.hosts_count; i++) {
+        const struct host *other = &world.hosts[i];
+        if (other != host && awaited(other) && other->node &&
+            (knows(host, other) || knows(other, host)))
+            return false;
+    }
+    return true;
+}
+
+static bool
+some_stranded(void)
+{
+    for (int i = 0; i < world.hosts_count; i++)
+        if (stranded(&world.hosts[i]))
+            return true;
+    return false;
+}
+
 /* What was on its way when they were lost may have been decided with them: an epoch that
- * only they could have followed up. No rule survives that (docs/protocol.md, section 8), so
- * some of them come back after all, one by one. */
+ * only they could have followed up. No rule survives that (docs/protocol.md, section 8); nor
+ * can one find its swarm that knew only them. So some of them come back after all, one by
+ * one. */
 static void
 bring_back(uint64_t lost)
 {
     if (!lost)
         return;
     world_run(NOTICED_US);
-    for (int i = 0; i < world.hosts_count && !check_decides(lost); i++) {
+    for (int i = 0; i < world.hosts_count && (!check_decides(lost) || some_stranded()); i++) {
         struct host *host = &world.hosts[i];
         if (!(lost >> i & 1))
             continue;
