@@ -137,6 +137,16 @@ admission_ask(struct node *node, struct policy_request *request, struct secret *
     return 0;
 }
 
+void
+admission_forget(struct node *node, uint64_t ticket)
+{
+    for (int i = 0; i < ASKS_MAX_OPEN; i++) {
+        struct ask *ask = &node->admission->asks[i];
+        if (ask->active && ask->asker == ASKER_COMMAND && ask->ticket == ticket)
+            ask_release(ask);
+    }
+}
+
 static void
 go_on_asking(struct node *node, int64_t now)
 {
@@ -148,9 +158,10 @@ go_on_asking(struct node *node, int64_t now)
         bool said =
             id_equal(leader, &ask->leader) && ask->term == agree_term(node->agree) &&
             ask->version == node->view->policy.version && now - ask->sent_ms < AGAIN_MS;
+        bool hopeless = ask->asker == ASKER_COMMAND && node_leaderless(node, now);
         if (policy_reflects(&node->view->policy, &ask->request))
             answered(node, ask, NULL);
-        else if (now - ask->since_ms > ASK_MS_MAX)
+        else if (hopeless || now - ask->since_ms > ASK_MS_MAX)
             answered(node, ask,
                      node->paused[0] ? node->paused
                                      : "the leader does not answer; \"flotilla status\" "

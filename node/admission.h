@@ -85,6 +85,9 @@ void admission_tick(struct node *node, int64_t now);
 int admission_ask(struct node *node, struct policy_request *request, struct secret *next,
                   enum asker asker, uint64_t ticket, struct ask **made, struct err *err);
 
+/* The command with this ticket hung up: what it asked for is not asked for any more. */
+void admission_forget(struct node *node, uint64_t ticket);
+
 /* FRAME_POLICY .. FRAME_SECRET_ASK. */
 int admission_frame(struct node *node, const struct frame *frame, struct err *err);
 

@@ -5,6 +5,7 @@
  * Only its owner can open it. Clients are few; a client that does not read is dropped
  * once a megabyte waits for it.
  */
+#include "node/admission.h"
 #include "node/engine/train.h"
 #include "node/node.h"
 #include "node/plan_live.h"
@@ -70,6 +71,8 @@ drop(struct node *node, struct client *client)
 {
     if (client->fd < 0)
         return;
+    if (node->admission && !client->closing)
+        admission_forget(node, client->ticket); /* nobody waits for it any more */
     loop_fd_cancel(node->loop, client->fd);
     close(client->fd);
     buf_release(&client->in);
@@ -509,7 +512,12 @@ on_flush(void *arg)
         struct client *client = &node->control->clients[i];
         if (client->fd < 0)
             continue;
-        if (client->submitted && now - client->since_ms > SUBMIT_MS_MAX)
+        if (client->submitted && node_leaderless(node, now))
+            answered(node,
+                     node->paused[0] ? node->paused
+                                     : "the swarm has no leader at present; try again",
+                     false);
+        else if (client->submitted && now - client->since_ms > SUBMIT_MS_MAX)
             answered(node,
                      "the leader does not answer; \"flotilla status\" says who leads",
                      false);

@@ -361,17 +361,19 @@ ask_as_joiner(struct node *node, const struct record *of, const char *why)
     return true;
 }
 
-/* Outside, and connected with nobody: the seed may have gone right after it let us in,
- * and what it told us of may be out of date. */
+/* Outside, and connected with nobody that answers: the seed may have gone right after it
+ * let us in, and what it told us of may be out of date; or they speak to a copy of us. */
 static bool
 alone(const struct node *node)
 {
-    bool connected = false;
-    for (size_t i = 0; i < gossip_count(node->gossip) && !connected; i++) {
-        const struct id *id = &gossip_at(node->gossip, i)->record->id;
-        connected = !id_equal(id, &node->id) && mesh_connected(node->mesh, id);
+    bool heard = false;
+    for (size_t i = 0; i < gossip_count(node->gossip) && !heard; i++) {
+        const struct member *member = gossip_at(node->gossip, i);
+        const struct id *id = &member->record->id;
+        heard = !id_equal(id, &node->id) && member->state == MEMBER_ALIVE &&
+                mesh_connected(node->mesh, id);
     }
-    return !node->member && !node->leaving_ms && !connected;
+    return !node->member && !node->leaving_ms && !heard;
 }
 
 /* It came back and met nobody of its swarm: where it joined they may know more. */
@@ -578,6 +580,7 @@ find_secret(struct node *node, struct err *err)
         return 0;
     }
     const char *environment = getenv("FLOTILLA_SECRET");
+    node->secret_given = node->config.secret_file[0] || (environment && environment[0]);
     if (node->config.secret_file[0])
         node->secret = secret_read(node->config.secret_file, err);
     else if (environment && environment[0])

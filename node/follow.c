@@ -500,12 +500,30 @@ newest(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
+/* The first of the members that says so of us. */
+static const struct id *
+who_evicts(const struct node *node)
+{
+    for (uint32_t i = 0; i < node->decree.members_count; i++)
+        if (mesh_evicts(node->mesh, &node->decree.members[i].id))
+            return &node->decree.members[i].id;
+    return NULL;
+}
+
 /* A node outside does not train: for a joiner that is no news for a while. */
 static void
 say_outside(struct node *node, int64_t now)
 {
+    char text[sizeof(node->paused)], name[NAME_BYTES_MAX + 1];
     const char *why = "";
-    if (node->was_member || now - node->entered_ms > OUTSIDE_MS)
+    const struct id *evicts = who_evicts(node);
+    if (evicts) {
+        snprintf(text, sizeof(text),
+                 "%s says that this node was evicted; if so its key cannot return: to "
+                 "join again it needs an empty data folder and the new secret",
+                 node_name_of(node, evicts, name));
+        why = text;
+    } else if (node->was_member || now - node->entered_ms > OUTSIDE_MS)
         why = voters_connected(node)
                   ? "this node is not in the newest epoch yet"
                   : "this node is not in the newest epoch, and no majority of the voters "

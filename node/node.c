@@ -18,6 +18,7 @@
 enum {
     LEAVE_MS_MAX = 30000,
     MEASURE_EVERY_MS = 1000,
+    LEADERLESS_MS = 8000, /* an election of far apart voters takes five seconds */
     CONTROL_IO_THREADS = 1,
     BULK_IO_THREADS = 1
 };
@@ -363,6 +364,13 @@ look_at_gap(struct node *node, int64_t now, int64_t gap)
     }
 }
 
+bool
+node_leaderless(const struct node *node, int64_t now_ms)
+{
+    return node->agree && id_empty(agree_leader(node->agree)) &&
+           now_ms - node->led_ms > LEADERLESS_MS;
+}
+
 static void
 on_tick(void *arg)
 {
@@ -376,6 +384,10 @@ on_tick(void *arg)
     look_at_gap(node, now, gap);
     gossip_tick(node->gossip, now, &node->effects);
     agree_tick(node->agree, now, &node->effects);
+    if (!id_empty(agree_leader(node->agree)))
+        node->led_ms = now;
+    else if (gap > LEADERLESS_MS / 8)
+        node->led_ms += gap; /* we were not there to hear of one */
     node_effects(node);
     look_after_members(node, now);
     node_effects(node);
@@ -508,7 +520,7 @@ node_watch_swarm(struct node *node)
     loop_fd(node->loop, bulk_event_fd(node->bulk), on_bulk, node);
     node->measure = measure_new();
     node->entered = true;
-    node->ticked_ms = node->entered_ms = clock_ms();
+    node->ticked_ms = node->entered_ms = node->led_ms = clock_ms();
 }
 
 void

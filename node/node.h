@@ -124,6 +124,7 @@ struct node {
     struct node_config config;
     struct key *key;
     struct secret *secret;
+    bool secret_given;  /* at the start, by file or environment */
     struct key *invite; /* that it comes by; NULL: by the secret */
     struct id id;
     char name[NAME_BYTES_MAX + 1];
@@ -200,7 +201,8 @@ struct node {
 
     _Atomic int64_t fresh_at_ms;
     int64_t ticked_ms;
-    bool woken; /* we may have slept: ask before anything is applied */
+    int64_t led_ms; /* a leader was known last; before the first one, the start */
+    bool woken;     /* we may have slept: ask before anything is applied */
     uint64_t wake_nonce;
     uint32_t wake_mask; /* voters that confirmed our epoch */
     int64_t asked_awake_ms;
@@ -246,6 +248,8 @@ const char *node_zone_of(const struct node *node, const struct id *id);
 void node_leave(struct node *node, const char *why);
 void node_stop(struct node *node, int exit_code, const char *why);
 void node_set_paused(struct node *node, const char *why); /* empty: goes on */
+/* No leader for longer than an election takes: who asks for one is told. */
+bool node_leaderless(const struct node *node, int64_t now_ms);
 
 /* ---- frames.c ---- */
 void frames_receive(void *arg, const struct frame *frame); /* arg: the node */

@@ -214,7 +214,9 @@ ask_around(struct node *node, int64_t now)
 void
 secrets_tick(struct node *node, int64_t now)
 {
-    if (!in_force(node, node->secret)) {
+    /* One that was given at the start may be newer than what we know. */
+    bool known = node->member || !node->secret_given;
+    if (known && !in_force(node, node->secret)) {
         struct secret **kept = secrets_find(node, &node->view->policy.admit_id);
         struct secret *secret = kept ? *kept : NULL;
         if (kept)

@@ -106,6 +106,8 @@ judge_joiner(const struct admit *admit, const uint8_t *curve, char user[ID_TEXT_
     return NULL;
 }
 
+static const char evicted_why[] = "its node was evicted from this swarm";
+
 /* NULL and the User-Id when the request is granted, else why not; `user` then names who
  * it is, or is empty. */
 static const char *
@@ -133,7 +135,7 @@ judge(const struct admit *admit, const struct request *request, char user[ID_TEX
     entry = find_in(admit->evicted, admit->evicted_count, curve);
     if (entry) {
         id_short(&entry->node, user);
-        return "its node was evicted from this swarm";
+        return evicted_why;
     }
     return "its key is not a member's";
 }
@@ -151,7 +153,7 @@ answer(void *socket, const struct request *request, const char *why, const char 
     size_t id_len = request->parts > REQUEST ? request->len[REQUEST] : 0;
     if (id_len > PART_BYTES_MAX)
         id_len = PART_BYTES_MAX;
-    const char *code = why ? "400" : "200";
+    const char *code = why == evicted_why ? "500" : why ? "400" : "200";
     const char *text = why ? "not admitted" : "OK";
     if (zmq_send(socket, "1.0", 3, ZMQ_SNDMORE | ZMQ_DONTWAIT) < 0)
         return; /* the socket that asked is gone */

@@ -220,14 +220,15 @@ say_denied(struct mesh_peer *peer)
 {
     char name[ID_SHORT_SIZE];
     char address[ADDRESS_BYTES_MAX + 8];
+    bool evicts = peer->dial && dial_evicted(peer->dial);
     address_text(&peer->base, address);
-    if (!peer->denied)
-        log_warn("transport",
-                 "peer does not admit us: it has not heard of us yet, or has evicted us, "
-                 "or is "
-                 "in another swarm id=%s address=%s",
+    if (!peer->denied || evicts != peer->evicts)
+        log_warn("transport", "peer does not admit us: %s id=%s address=%s",
+                 evicts ? "it says that this node was evicted from its swarm"
+                        : "it has not heard of us yet, or is in another swarm",
                  id_short(&peer->id, name), address);
     peer->denied = true;
+    peer->evicts = evicts;
 }
 
 static void
@@ -246,7 +247,7 @@ went_up(struct mesh_peer *peer)
     peer->up_at_ms = peer->used_ms = loop_now_ms(peer->mesh->loop);
     peer->out_sent = peer->out_heard = 0;
     peer->failing_ms = 0;
-    peer->denied = false;
+    peer->denied = peer->evicts = false;
     peer->detour = (struct detour){0};
     /* Who is connected may carry: what was asked in vain is asked again. */
     for (int i = 0; i < peer->mesh->count; i++)
@@ -455,6 +456,13 @@ bool
 mesh_connected(const struct mesh *mesh, const struct id *id)
 {
     return mesh_way(mesh, id, NULL) != MESH_NO_WAY;
+}
+
+bool
+mesh_evicts(const struct mesh *mesh, const struct id *id)
+{
+    const struct mesh_peer *peer = mesh_find(mesh, id);
+    return peer && peer->evicts;
 }
 
 enum mesh_way

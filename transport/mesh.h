@@ -74,6 +74,8 @@ void mesh_hidden(struct mesh *mesh, const struct id *peer, bool hidden);
 int mesh_send(struct mesh *mesh, const struct id *to, enum frame_kind kind,
               const void *body, size_t len, struct err *err);
 bool mesh_connected(const struct mesh *mesh, const struct id *peer); /* any way */
+/* Did the peer refuse us with the word that it has evicted us? It proves nothing. */
+bool mesh_evicts(const struct mesh *mesh, const struct id *peer);
 
 enum mesh_way { MESH_NO_WAY, MESH_OUT, MESH_BACK, MESH_ROUND };
 /* `via` (may be NULL): who carries, where it is MESH_ROUND. */

@@ -35,6 +35,7 @@ struct mesh_peer {
     bool hidden; /* its address is of no use */
     bool told_up;
     bool denied; /* and it was said */
+    bool evicts; /* it says that it has evicted us */
     struct address base;
 
     /* Our connection to it. */

@@ -400,7 +400,7 @@ struct dial {
     int timer; /* 0: none */
     dial_fn fn;
     void *arg;
-    bool connected, up, denied, over;
+    bool connected, up, denied, evicted, over;
 };
 
 /* Report; the handler may close the dial, so nothing is touched afterwards. */
@@ -423,6 +423,9 @@ dial_too_slow(void *arg)
     dial_end(dial, dial->connected ? DIAL_HUNG_UP : DIAL_NOBODY);
 }
 
+/* The status that admit.c answers with. */
+enum { ZAP_EVICTED = 500 };
+
 static void
 dial_events(void *arg)
 {
@@ -437,6 +440,7 @@ dial_events(void *arg)
             break;
         case ZMQ_EVENT_HANDSHAKE_FAILED_AUTH:
             dial->denied = true;
+            dial->evicted = value == ZAP_EVICTED;
             break;
         case ZMQ_EVENT_HANDSHAKE_SUCCEEDED:
             dial->up = true;
@@ -522,6 +526,12 @@ void *
 dial_socket(const struct dial *dial)
 {
     return dial->socket;
+}
+
+bool
+dial_evicted(const struct dial *dial)
+{
+    return dial->evicted;
 }
 
 bool

@@ -89,6 +89,8 @@ struct dial *dial_open(struct loop *loop, const struct dial_options *options, di
 void dial_close(struct dial *dial);
 void *dial_socket(const struct dial *dial); /* borrowed */
 bool dial_up(const struct dial *dial);
+/* After DIAL_DENIED: the other side says that it has evicted us. */
+bool dial_evicted(const struct dial *dial);
 
 /* Give the message to the socket, all parts or nothing; false when its queue is full or
  * it has no connection. */

@@ -200,22 +200,33 @@ START_TEST(a_new_secret_reaches_all_also_who_was_away_and_the_old_one_opens_no_d
                "\"name\":\"three\"", NULL);
     const struct peer *const all[] = {&one, &two, &three};
     all_have_new_secret(old, all, 3);
-    /* Who is started by the old command line keeps the newer one of its folder, also
-     * where nobody is there to tell it. */
-    peer_kill(&three);
-    peer_kill(&two);
-    peer_kill(&one);
-    peer_start(&one, "one", "--zone", "a", "--secret-file", swarm_path("old"), NULL);
-    peer_logs(&one, 20000, "this node has the swarm's new secret");
-    all_have_new_secret(old, all, 1);
-    peer_again(&two, NULL);
-    peer_again(&three, NULL);
-    peer_event(&three, 30000, NULL, "\"event\":\"epoch\"", "\"name\":\"one\"", NULL);
     /* And by it others join again. */
     struct peer five;
     peer_start(&five, "five", "--zone", "a", "--join", three.address, "--secret-file",
                swarm_path("three/swarm.secret"), NULL);
     peer_event(&five, 30000, NULL, "\"event\":\"epoch\"", "\"name\":\"five\"",
+               "\"name\":\"one\"", NULL);
+}
+END_TEST
+
+START_TEST(who_is_started_with_the_older_secret_keeps_the_newer_one_of_its_folder)
+{
+    BEGIN();
+    char old[80];
+    struct err err;
+    peer_start(&one, "one", "--zone", "a", NULL);
+    peer_event(&one, 10000, NULL, "\"event\":\"epoch\"", NULL);
+    read_secret(&one, old);
+    ck_assert_int_eq(file_write(swarm_path("old"), old, strlen(old), 0600, &err), 0);
+    DO("secret", "rotate", "--data", one.data);
+    peer_kill(&one);
+    peer_start(&one, "one", "--zone", "a", "--secret-file", swarm_path("old"), NULL);
+    peer_logs(&one, 20000, "this node has the swarm's new secret");
+    const struct peer *const all[] = {&one};
+    all_have_new_secret(old, all, 1);
+    peer_start(&two, "two", "--zone", "a", "--join", one.address, "--secret-file",
+               swarm_path("one/swarm.secret"), NULL);
+    peer_event(&two, 30000, NULL, "\"event\":\"epoch\"", "\"name\":\"two\"",
                "\"name\":\"one\"", NULL);
 }
 END_TEST
@@ -439,6 +450,61 @@ START_TEST(a_copied_data_folder_is_named_on_both_nodes_and_the_member_goes_on)
 }
 END_TEST
 
+/* It knows only the epoch that both knew, and speaks to who speaks to its copy. */
+START_TEST(who_comes_back_while_its_copy_is_the_member_is_told_and_ends)
+{
+    BEGIN();
+    found_three();
+    peer_kill(&two);
+    copy_folder(&two, "copy");
+    peer_start(&four, "copy", "--name", "two", NULL);
+    peer_event(&one, 30000, NULL, "\"event\":\"epoch\"", "\"cause\":\"return\"", NULL);
+    clock_sleep_ms(10500); /* no newcomer any more */
+    peer_again(&two, NULL);
+    ck_assert_int_eq(swarm_wait(two.pid, 20000), 1);
+    peer_logs(&two, 1000, four.address);
+    peer_logs(&two, 1000, "another process has this node's identity");
+    peer_logs(&four, 5000, "another process has this node's identity");
+    peer_logs(&four, 1000, "goes on");
+}
+END_TEST
+
+START_TEST(who_was_away_when_it_was_evicted_is_told_so)
+{
+    BEGIN();
+    found_three();
+    peer_kill(&three);
+    peer_event(&one, 30000, NULL, "\"event\":\"epoch\"", "\"cause\":\"loss\"", NULL);
+    DO("evict", "three", "--data", two.data);
+    peer_again(&three, NULL);
+    peer_logs(&three, 20000, "says that this node was evicted");
+    ck_assert_int_eq(swarm_run(&out, 10000, "status", "--data", three.data, NULL), 0);
+    ck_assert_msg(strstr(said(), "says that this node was evicted"), "%s", said());
+    DO("status", "--data", one.data);
+    ck_assert_msg(strstr(said(), "evicted"), "%s", said());
+}
+END_TEST
+
+START_TEST(without_a_leader_requests_are_refused_and_not_carried_out_later)
+{
+    BEGIN();
+    found_three();
+    peer_kill(&three);
+    peer_kill(&two);
+    peer_logs(&one, 30000, "no majority of voters is reachable");
+    clock_sleep_ms(9000);
+    int64_t began = clock_ms();
+    ck_assert_int_eq(swarm_run(&out, 20000, "invite", "--data", one.data, NULL), 1);
+    ck_assert_int_lt(clock_ms() - began, 5000);
+    ck_assert_msg(strstr(said(), "no majority of voters is reachable"), "%s", said());
+    peer_again(&two, NULL);
+    peer_event(&one, 30000, NULL, "\"event\":\"epoch\"", "\"epoch\":4", NULL);
+    struct json *status = peer_status(&one);
+    ck_assert_uint_eq(json_count(json_get(json_get(status, "policy"), "invites")), 0);
+    json_free(status);
+}
+END_TEST
+
 START_TEST(a_data_folder_on_another_machine_is_not_started_without_a_word)
 {
     BEGIN();
@@ -554,6 +620,8 @@ suite_admission(void)
     tcase_add_test(tests, an_invite_that_is_over_revoked_or_damaged_lets_nobody_in);
     tcase_add_test(
         tests, a_new_secret_reaches_all_also_who_was_away_and_the_old_one_opens_no_door);
+    tcase_add_test(
+        tests, who_is_started_with_the_older_secret_keeps_the_newer_one_of_its_folder);
     tcase_add_test(tests, who_is_evicted_is_cut_off_for_good_while_the_others_train_on);
     tcase_add_test(
         tests,
@@ -562,6 +630,10 @@ suite_admission(void)
     tcase_add_test(tests, only_the_listed_join_in_the_mode_allow_list);
     tcase_add_test(tests,
                    a_copied_data_folder_is_named_on_both_nodes_and_the_member_goes_on);
+    tcase_add_test(tests, who_comes_back_while_its_copy_is_the_member_is_told_and_ends);
+    tcase_add_test(tests, who_was_away_when_it_was_evicted_is_told_so);
+    tcase_add_test(tests,
+                   without_a_leader_requests_are_refused_and_not_carried_out_later);
     tcase_add_test(tests, a_data_folder_on_another_machine_is_not_started_without_a_word);
     tcase_add_test(tests,
                    a_lost_majority_is_recovered_by_hand_and_the_old_generation_is_fenced);

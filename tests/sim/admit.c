@@ -52,12 +52,20 @@ admit_allowed(const struct admit *admit, const struct id *node)
     return false;
 }
 
-void
-admit_allow(struct admit *admit, const struct id *node)
+bool
+net_evicted(const struct admit *admit, const struct id *node)
 {
     for (size_t i = 0; i < admit->evicted_count; i++)
         if (id_equal(&admit->evicted[i], node))
-            return;
+            return true;
+    return false;
+}
+
+void
+admit_allow(struct admit *admit, const struct id *node)
+{
+    if (net_evicted(admit, node))
+        return;
     if (!admit_allowed(admit, node) && admit->count < PEERS_MAX)
         admit->list[admit->count++] = *node;
 }

@@ -7,6 +7,7 @@
  *         decision
  *     the old secret makes nobody a member after the decision
  *     an invite has no more users than uses, and who came without a vote has none
+ *         while others are members
  *     with a list, a new member is on it
  *     who comes back knowing nobody finds its swarm where it joined, in 16 s
  *     after a recovery the old generation decides nothing from 3 s after its nodes could
@@ -61,6 +62,16 @@ number(const struct decree *decree)
 
 /* ---- a decree that is new to all ---- */
 
+/* When the last one goes that may vote, the others would be left without a swarm. */
+static bool
+all_silent(const struct decree *decree, const struct policy *policy)
+{
+    for (uint32_t i = 0; i < decree->members_count; i++)
+        if (!id_set_has(&policy->silent, &decree->members[i].id))
+            return false;
+    return true;
+}
+
 static void
 look_at_members(const struct decree *decree, const struct policy *policy)
 {
@@ -71,7 +82,8 @@ look_at_members(const struct decree *decree, const struct policy *policy)
         if (id_set_has(&policy->evicted, id))
             world_breach("epoch %llu has %s for a member, who is evicted", number(decree),
                          id_short(id, text));
-        if (id_set_has(&policy->silent, id) && votes(decree, id))
+        if (id_set_has(&policy->silent, id) && votes(decree, id) &&
+            !all_silent(decree, policy))
             world_breach("%s votes in epoch %llu, and came by an invite without a vote",
                          id_short(id, text), number(decree));
         if (policy->mode == POLICY_LIST && before && !decree_member(before, id) &&

@@ -210,6 +210,7 @@ static void
 came_up(struct mesh *mesh, struct peer *peer, int via)
 {
     peer->up = true;
+    peer->evicts = false;
     peer->up_us = world.now_us;
     peer->sequence = 0;
     peer->conn = conn_new(here->index, peer->target);
@@ -258,6 +259,7 @@ look(struct event *event)
         refused(mesh, peer);
     } else if (!admit_allowed(target->mesh->admit, &here->node->id)) {
         net_refuse(target->mesh->admit);
+        peer->evicts = net_evicted(target->mesh->admit, &here->node->id);
         dial_later(mesh, peer);
         tell(mesh, peer, MESH_DENIED);
     } else {

@@ -32,6 +32,7 @@ struct peer {
     size_t conn;      /* of the dial or connection at hand */
     size_t back;      /* the peer's connection to us, by which we can answer, + 1 */
     bool told;        /* that there is a way to it */
+    bool evicts;      /* it says that it has evicted us */
     uint64_t dial;    /* the dial's number: others are void */
     bool up, waits;   /* connected; between two dials */
     bool hidden;      /* its address is of no use: nothing follows from refusals */

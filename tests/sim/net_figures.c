@@ -42,6 +42,15 @@ mesh_hidden(struct mesh *mesh, const struct id *id, bool hidden)
         peer->hidden = hidden;
 }
 
+bool
+mesh_evicts(const struct mesh *mesh, const struct id *id)
+{
+    for (int i = 0; i < mesh->count; i++)
+        if (id_equal(&mesh->peers[i].id, id))
+            return mesh->peers[i].evicts;
+    return false;
+}
+
 enum mesh_way
 mesh_way(const struct mesh *mesh, const struct id *peer, struct id *via)
 {

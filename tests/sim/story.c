@@ -265,7 +265,8 @@ bring_back(uint64_t lost)
     if (!lost)
         return;
     world_run(NOTICED_US);
-    for (int i = 0; i < world.hosts_count && (!check_decides(lost) || some_stranded()); i++) {
+    for (int i = 0; i < world.hosts_count && (!check_decides(lost) || some_stranded());
+         i++) {
         struct host *host = &world.hosts[i];
         if (!(lost >> i & 1))
             continue;

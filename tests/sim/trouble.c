@@ -466,10 +466,12 @@ waits_in_vain(const struct host *host)
         const struct id *voter = &node->decree.voters[v];
         bool evicted =
             guard.kind == GUARD_EVICT && guard.done && id_equal(voter, &guard.evicted);
-        knows = knows || (!evicted && (gossip_find(node->gossip, voter) ||
-                                       view_node(node->view, voter) >= 0));
+        knows = knows ||
+                (!evicted && !id_equal(voter, &node->id) &&
+                 (gossip_find(node->gossip, voter) || view_node(node->view, voter) >= 0));
     }
-    return !node->entered || (!node->member && !knows) || guard_outdated(host);
+    bool outside = !node->member || node->paused[0];
+    return !node->entered || (outside && !knows) || guard_outdated(host);
 }
 
 void

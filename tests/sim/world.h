@@ -175,6 +175,7 @@ void net_open(void);
 int net_connections(const struct host *host, const struct host *other);
 /* ---- admit.c ---- */
 void net_refuse(struct admit *admit); /* a handshake failed there */
+bool net_evicted(const struct admit *admit, const struct id *node);
 /* The invite among those open there whose key this is. */
 bool net_invited(const struct host *host, const uint8_t curve_public[KEY_CURVE_BYTES],
                  struct id *invite);

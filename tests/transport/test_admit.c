@@ -38,8 +38,8 @@ done(const void *arg)
 }
 
 static enum dial_event
-reach(struct loop *loop, enum socket_plane plane, const struct address *base,
-      const struct key *client, const struct key *server)
+reach_evicted(struct loop *loop, enum socket_plane plane, const struct address *base,
+              const struct key *client, const struct key *server, bool *evicted)
 {
     struct err err;
     struct dial_options options = {
@@ -53,8 +53,19 @@ reach(struct loop *loop, enum socket_plane plane, const struct address *base,
     struct dial *dial = dial_open(loop, &options, note, &attempt, &err);
     ck_assert_ptr_nonnull(dial);
     ck_assert_msg(harness_until(loop, done, &attempt, 7000), "no end of the attempt");
+    *evicted = dial_evicted(dial);
     dial_close(dial);
     return attempt.event;
+}
+
+static enum dial_event
+reach(struct loop *loop, enum socket_plane plane, const struct address *base,
+      const struct key *client, const struct key *server)
+{
+    bool evicted;
+    enum dial_event event = reach_evicted(loop, plane, base, client, server, &evicted);
+    ck_assert(!evicted);
+    return event;
 }
 
 static struct listener *
@@ -132,9 +143,12 @@ START_TEST(who_is_evicted_is_named_and_never_admitted_again)
     clock_sleep_ms(
         1100); /* the line is said once a second, and was said in other tests */
     harness_listen();
-    enum dial_event event = reach(loop, SOCKET_CONTROL, &base, member, server);
+    bool evicted;
+    enum dial_event event =
+        reach_evicted(loop, SOCKET_CONTROL, &base, member, server, &evicted);
     harness_said(said, sizeof(said));
     ck_assert_int_eq(event, DIAL_DENIED);
+    ck_assert(evicted);
     ck_assert_ptr_nonnull(strstr(said, "its node was evicted from this swarm"));
     snprintf(wanted, sizeof(wanted), "id=%s", id_short(key_id(member), name));
     ck_assert_ptr_nonnull(strstr(said, wanted));
