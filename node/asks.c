@@ -331,6 +331,8 @@ do_recover(const struct waiting *waiting, const struct json *request)
     else
         failed = choose_survivors(node, json_get(request, "survivors"), &survivors, &err);
     if (!failed)
+        failed = recovery_check(node, survivors.list, survivors.count, &err);
+    if (!failed)
         describe_recovery(node, &survivors, yes, &text);
     if (!failed && yes)
         failed = recovery_begin(node, survivors.list, survivors.count, sign_recovery,

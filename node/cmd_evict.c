@@ -195,8 +195,12 @@ change_list(void)
         failed = err_set(&err, ERR_USAGE,
                          "name 1 to %d nodes by their ids, or give --mode or --list",
                          NODES_MAX);
-    int code = failed ? command_fail(&err)
-                      : ask(&asked, &request, asked.remove ? "removed" : "allowed");
+    int code = failed
+                   ? command_fail(&err)
+                   : ask(&asked, &request,
+                         asked.remove ? "removed; one that is a member stays it until it "
+                                        "goes or is lost (\"flotilla evict\" puts it out)"
+                                      : "allowed");
     buf_release(&request);
     return code;
 }

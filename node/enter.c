@@ -232,6 +232,11 @@ say_join_result(struct node *node, int64_t now)
         return;
     address_text(&node->seed, seed);
     const char *fmt = texts[node->join_result];
+    if (node->invite && node->join_result == JOIN_HUNG_UP)
+        fmt = "the seed %s hangs up during the handshake; the invite is probably another "
+              "swarm's, or ended when the swarm's secret was replaced: ask for another "
+              "one; "
+              "trying again";
     const char *mark = strstr(fmt, "%s");
     snprintf(text, sizeof(text), "%.*s%s%s", (int)(mark - fmt), fmt, seed, mark + 2);
     log_warn("node", "%s", text);

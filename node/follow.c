@@ -516,6 +516,7 @@ say_outside(struct node *node, int64_t now)
 {
     char text[sizeof(node->paused)], name[NAME_BYTES_MAX + 1];
     const char *why = "";
+    struct err refused;
     const struct id *evicts = who_evicts(node);
     if (evicts) {
         snprintf(text, sizeof(text),
@@ -523,6 +524,8 @@ say_outside(struct node *node, int64_t now)
                  "join again it needs an empty data folder and the new secret",
                  node_name_of(node, evicts, name));
         why = text;
+    } else if (policy_admits(&node->view->policy, &node->id, &refused)) {
+        why = refused.msg;
     } else if (node->was_member || now - node->entered_ms > OUTSIDE_MS)
         why = voters_connected(node)
                   ? "this node is not in the newest epoch yet"

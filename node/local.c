@@ -34,7 +34,8 @@ local_count_boot(struct node *node, bool new_identity, struct err *err)
     path_join(path, node->config.data, "boot");
     if (file_exists(path)) {
         if (file_read(path, 32, &bytes, err))
-            return -1;
+            return err_wrap(err, "the count of starts cannot be read (write a number "
+                                 "larger than the last one into it)");
         buf_add(&bytes, "", 1);
         char *end;
         node->boot = strtoull((char *)bytes.data, &end, 10);
@@ -65,7 +66,11 @@ local_load_swarm(struct node *node, struct buf *saved, struct err *err)
         return 0;
     int result = file_read(path, ID_BYTES, &swarm, err);
     if (result == 0 && swarm.len != ID_BYTES)
-        result = err_set(err, ERR_CORRUPT, "\"%s\" is damaged", path);
+        result =
+            err_set(err, ERR_CORRUPT,
+                    "\"%s\" is damaged; copy it from another member's data folder (it is "
+                    "the same in all of a swarm), or join anew with an empty folder",
+                    path);
     if (result == 0)
         memcpy(node->swarm.bytes, swarm.data, ID_BYTES);
     buf_release(&swarm);
@@ -215,6 +220,8 @@ settings_read(const char *data, struct settings *settings, struct err *err)
     path_join(path, data, settings_file);
     bool read = file_exists(path) && file_read(path, 4096, &bytes, err) == 0 &&
                 (reader = reader_open(bytes.data, bytes.len, err)) != NULL;
+    if (!read && !err->code && file_exists(path))
+        err_set(err, ERR_CORRUPT, "\"%s\" is empty", path);
     if (read) {
         reader_enter(reader, 4, 4);
         reader_text(reader, settings->name, sizeof(settings->name));

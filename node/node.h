@@ -140,6 +140,7 @@ struct node {
     /* Another process with our identity, and a member that may have one (twins.c). */
     struct twin *twin;
     int64_t twin_looked_ms, twin_said_ms, twin_held_ms;
+    uint64_t twin_boot; /* of the other record, 0: not known */
     char twin_at[ADDRESS_BYTES_MAX + 8], twin_held_at[ADDRESS_BYTES_MAX + 8];
     struct id twin_held;
     bool twin_waits;
@@ -206,7 +207,7 @@ struct node {
     uint64_t wake_nonce;
     uint32_t wake_mask; /* voters that confirmed our epoch */
     int64_t asked_awake_ms;
-    char paused[160]; /* why training does not advance; empty: it does */
+    char paused[256]; /* why training does not advance; empty: it does */
     int64_t measured_ms, records_saved_ms, evidence_ms, progress_ms;
     bool records_dirty;
     int signals; /* SIGTERM or SIGINT so far */
@@ -337,6 +338,9 @@ void lead_reset(struct node *node);
 void lead_answer(struct node *node, const struct id *to, const char *error);
 
 /* ---- recovery.c ---- */
+/* May these survivors begin a generation here? ERR_USAGE with the reason. */
+int recovery_check(const struct node *node, const struct id *survivors, size_t count,
+                   struct err *err);
 /* Found the next generation with these survivors, this node among them, all of them
  * reachable from here; `sign` signs with the swarm's admission key (agree_recover()). The
  * run goes on when they have reported. node_effects() carries it out. */

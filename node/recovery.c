@@ -63,13 +63,25 @@ make_view(const struct node *node, const struct decree_member *members, size_t c
 }
 
 int
-recovery_begin(struct node *node, const struct id *survivors, size_t count,
-               agree_sign_fn *sign, void *arg, struct err *err)
+recovery_check(const struct node *node, const struct id *survivors, size_t count,
+               struct err *err)
 {
     if (!node->entered || !agree_decree(node->agree))
         return err_set(err, ERR_USAGE, "cannot recover: this node knows no epoch yet");
     if (count == 0 || count > PLAN_NODES_MAX)
         return err_set(err, ERR_USAGE, "cannot recover with %zu survivors", count);
+    struct decree_member *members = xcalloc(count, sizeof(*members));
+    int result = find_survivors(node, survivors, count, members, err);
+    free(members);
+    return result;
+}
+
+int
+recovery_begin(struct node *node, const struct id *survivors, size_t count,
+               agree_sign_fn *sign, void *arg, struct err *err)
+{
+    if (recovery_check(node, survivors, count, err))
+        return -1;
     struct decree_member *members = xcalloc(count, sizeof(*members));
     struct view *view = xcalloc(1, sizeof(*view));
     struct buf body = {0};

@@ -110,6 +110,14 @@ secrets_made_for(const struct node *node, const struct id *evicted)
     return NULL;
 }
 
+/* Who is not let in has no use for the secret but to come in. */
+static bool
+may_have(const struct node *node, const struct id *id)
+{
+    struct err refused;
+    return policy_admits(&node->view->policy, id, &refused) == 0;
+}
+
 static void
 send_secret(struct node *node, const struct id *to, const struct secret *secret)
 {
@@ -129,8 +137,7 @@ secrets_hand_out(struct node *node, const struct secret *secret, const struct id
         log_warn("node", "the next secret is not saved reason=\"%s\"", err.msg);
     for (uint32_t i = 0; i < node->decree.members_count; i++) {
         const struct id *id = &node->decree.members[i].id;
-        if (!id_equal(id, &node->id) && !id_equal(id, except) &&
-            !id_set_has(&node->view->policy.evicted, id))
+        if (!id_equal(id, &node->id) && !id_equal(id, except) && may_have(node, id))
             send_secret(node, id, secret);
     }
 }
@@ -169,7 +176,7 @@ secrets_received(struct node *node, const struct frame *frame, struct err *err)
     return 0;
 }
 
-/* Members, and those who were and are not evicted: they were away when it changed. */
+/* Members, and those who were and may be again: they were away when it changed. */
 int
 secrets_asked(struct node *node, const struct frame *frame, struct err *err)
 {
@@ -183,8 +190,7 @@ secrets_asked(struct node *node, const struct frame *frame, struct err *err)
     const struct policy *policy = &node->view->policy;
     if (!in_force(node, node->secret) || !id_equal(&admit_id, &policy->admit_id))
         return 0;
-    if (id_set_has(&policy->evicted, &frame->from) ||
-        !admission_known(node, &frame->from))
+    if (!may_have(node, &frame->from) || !admission_known(node, &frame->from))
         return err_set(err, ERR_AUTH, "the secret is asked for by no member");
     send_secret(node, &frame->from, node->secret);
     return 0;

@@ -381,6 +381,12 @@ show_status(FILE *out, const struct json *status, bool all)
             text_of(status, "swarm"), (long long)int_of(status, "epoch"),
             (long long)int_of(status, "term"), leader[0] ? leader : "none",
             text_of(status, "role"));
+    int64_t rival = int_of(status, "rival_generation");
+    if (rival > 0)
+        fprintf(out,
+                "RIVAL: generation %lld was begun at two places (see the log); run "
+                "\"flotilla recover\" again at the one that is to live\n",
+                (long long)rival);
     if (text_of(status, "paused")[0])
         fprintf(out, "PAUSED: %s\n", text_of(status, "paused"));
     print_job(out, status);

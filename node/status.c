@@ -326,6 +326,9 @@ status_write(const struct node *node, struct json_writer *writer)
     json_put_bool(writer, "quorum", agree_quorum(node->agree));
     json_put_bool(writer, "member", node->member);
     json_put_text(writer, "paused", node->paused);
+    json_put_int(
+        writer, "rival_generation",
+        node->rival_generation == node->decree.generation ? node->rival_generation : 0);
     json_put_text(writer, "ended", node->view->ended);
     json_put_text(writer, "submitted", submitted(node));
     json_array_open(writer, "members");

@@ -86,6 +86,7 @@
  *   id, name, zone, address, version, entered (bool: in a swarm); if so, also
  *   swarm, generation, epoch, term, role, leader, leader_name, quorum (bool),
  *   member (bool: this node is in the newest epoch), paused (why, or ""),
+ *   rival_generation (its generation, which another recovery began, too; 0: none),
  *   ended (how the last run ended or why this one waits, or "")
  *   submitted (the job on which the members measure themselves, or "")
  *   members[]   {id, name, zone, address, state, since_s (in it), member (bool),

@@ -118,6 +118,21 @@ found(struct node *node, const char *where)
     node_stop(node, 1, why);
 }
 
+/* The other record, of our boot or a later one, would be believed rather than ours, also
+ * when the copy is gone, or when it was ours before this folder came back from a backup:
+ * we speak in a later one still, and are the member in it from the next epoch on. */
+static void
+outbid(struct node *node, uint64_t boot)
+{
+    struct err err;
+    if (boot < node->boot || boot >= UINT32_MAX - 1)
+        return;
+    node->boot = boot + 1;
+    if (local_write_boot(node, &err))
+        log_warn("node", "the boot count is not saved reason=\"%s\"", err.msg);
+    enter_record(node);
+}
+
 /* Its ZAP handler knew our key for its own. */
 static void
 looked(void *arg, const struct address *base, bool lives)
@@ -129,6 +144,8 @@ looked(void *arg, const struct address *base, bool lives)
     node->twin = NULL;
     if (lives)
         found(node, text);
+    else
+        outbid(node, node->twin_boot);
 }
 
 static void
@@ -162,30 +179,23 @@ look(struct node *node, const char *address_is)
         log_limited(LOG_WARN, "node", "could not look for a twin reason=\"%s\"", err.msg);
 }
 
-/* The copy's record, of our boot or a later one, would be believed rather than ours, also
- * when the copy is gone: we speak in a later one still, and are the member in it from the
- * next epoch on. */
-static void
-outbid(struct node *node, uint64_t boot)
-{
-    struct err err;
-    if (boot < node->boot || boot >= UINT32_MAX - 1)
-        return;
-    node->boot = boot + 1;
-    if (local_write_boot(node, &err))
-        log_warn("node", "the boot count is not saved reason=\"%s\"", err.msg);
-    enter_record(node);
-}
-
 void
 twins_conflict(struct node *node, const struct effect *effect)
 {
     log_limited(LOG_WARN, "gossip", "this node's identity may be in use elsewhere: %s",
                 effect->text);
-    if (effect->term > 0 && settled(node, clock_ms()))
+    const char *where = effect->len > 0 && effect->bytes[effect->len - 1] == '\0'
+                            ? (const char *)effect->bytes
+                            : "";
+    struct address address;
+    struct err err;
+    node->twin_boot = effect->term;
+    /* From our own address it can only be an older life of this folder. */
+    if (effect->term > 0 &&
+        (settled(node, clock_ms()) ||
+         (address_parse(where, &address, &err) == 0 && own_address(node, &address))))
         outbid(node, effect->term);
-    if (effect->len > 0 && effect->bytes[effect->len - 1] == '\0')
-        look(node, (const char *)effect->bytes);
+    look(node, where);
 }
 
 /* If somebody answers there with our key, this folder is a copy. Nobody would tell us: what

@@ -216,6 +216,7 @@ START_TEST(who_is_started_with_the_older_secret_keeps_the_newer_one_of_its_folde
     struct err err;
     peer_start(&one, "one", "--zone", "a", NULL);
     peer_event(&one, 10000, NULL, "\"event\":\"epoch\"", NULL);
+    DO("status", "--data", one.data); /* it answers when its files are written */
     read_secret(&one, old);
     ck_assert_int_eq(file_write(swarm_path("old"), old, strlen(old), 0600, &err), 0);
     DO("secret", "rotate", "--data", one.data);
@@ -382,6 +383,16 @@ START_TEST(who_cannot_be_evicted_is_said_in_a_sentence)
 }
 END_TEST
 
+static void
+copy_folder(const struct peer *from, const char *to)
+{
+    static const char *const names[] = {"identity.key",   "boot",         "agree.state",
+                                        "swarm.id",       "swarm.secret", "members.state",
+                                        "settings.state", "machine.state"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        copy_file(from, names[i], to);
+}
+
 START_TEST(only_the_listed_join_in_the_mode_allow_list)
 {
     BEGIN();
@@ -412,18 +423,44 @@ START_TEST(only_the_listed_join_in_the_mode_allow_list)
     peer_again(&two, NULL);
     peer_event(&one, 30000, NULL, "\"event\":\"epoch\"", "\"cause\":\"return\"",
                "\"name\":\"two\"", NULL);
+    /* Who is off the list and comes back is told, and has no more secrets. */
+    char old[80], its[80];
+    read_secret(&one, old);
+    DO("allow", "--remove", id, "--data", one.data);
+    peer_kill(&four);
+    peer_again(&four, NULL);
+    peer_logs(&four, 30000, "is not on this swarm's list of allowed nodes");
+    DO("secret", "rotate", "--data", one.data);
+    const struct peer *const listed[] = {&one, &two, &three};
+    all_have_new_secret(old, listed, 3);
+    clock_sleep_ms(2000);
+    read_secret(&four, its);
+    ck_assert_str_eq(its, old);
 }
 END_TEST
 
-static void
-copy_folder(const struct peer *from, const char *to)
+/* What the others know of it is of later starts than its own. */
+START_TEST(a_folder_that_came_back_from_a_backup_is_let_in)
 {
-    static const char *const names[] = {"identity.key",   "boot",         "agree.state",
-                                        "swarm.id",       "swarm.secret", "members.state",
-                                        "settings.state", "machine.state"};
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        copy_file(from, names[i], to);
+    BEGIN();
+    found_three();
+    ck_assert_int_eq(peer_leave(&two, 15000), 0);
+    copy_folder(&two, "backup");
+    for (int i = 0; i < 3; i++) {
+        peer_again(&two, NULL);
+        peer_event(&two, 30000, NULL, "\"event\":\"epoch\"", "\"cause\":\"return\"",
+                   NULL);
+        ck_assert_int_eq(peer_leave(&two, 15000), 0);
+        unlink(swarm_path("two/events.jsonl"));
+    }
+    struct err err;
+    ck_assert_int_eq(file_remove_tree(two.data, &err), 0);
+    ck_assert_int_eq(rename(swarm_path("backup"), two.data), 0);
+    peer_again(&two, NULL);
+    peer_event(&two, 30000, NULL, "\"event\":\"epoch\"", "\"cause\":\"return\"",
+               "\"name\":\"two\"", NULL);
 }
+END_TEST
 
 START_TEST(a_copied_data_folder_is_named_on_both_nodes_and_the_member_goes_on)
 {
@@ -628,6 +665,7 @@ suite_admission(void)
         all_members_close_their_connections_with_who_is_evicted_within_five_seconds);
     tcase_add_test(tests, who_cannot_be_evicted_is_said_in_a_sentence);
     tcase_add_test(tests, only_the_listed_join_in_the_mode_allow_list);
+    tcase_add_test(tests, a_folder_that_came_back_from_a_backup_is_let_in);
     tcase_add_test(tests,
                    a_copied_data_folder_is_named_on_both_nodes_and_the_member_goes_on);
     tcase_add_test(tests, who_comes_back_while_its_copy_is_the_member_is_told_and_ends);
