@@ -410,6 +410,7 @@ follow_committed(struct node *node, const struct effect *effect)
     node->wake_mask = 0;
     set_watched(node);
     node->found = node->found || !recalled;
+    node->secret_given = node->secret_given && recalled;
     if (!recalled)
         control_committed(node); /* before the events: who follows from here has them */
     log_epoch(node, effect->term);

@@ -124,7 +124,8 @@ struct node {
     struct node_config config;
     struct key *key;
     struct secret *secret;
-    bool secret_given;  /* at the start, by file or environment */
+    bool secret_given;  /* at the start; until a decree comes that we did not know, it may
+                           be newer than what we know */
     struct key *invite; /* that it comes by; NULL: by the secret */
     struct id id;
     char name[NAME_BYTES_MAX + 1];

@@ -220,8 +220,8 @@ ask_around(struct node *node, int64_t now)
 void
 secrets_tick(struct node *node, int64_t now)
 {
-    /* One that was given at the start may be newer than what we know. */
-    bool known = node->member || !node->secret_given;
+    /* One that was given may be newer than what we know, unless we decide. */
+    bool known = !node->secret_given || agree_role(node->agree) == AGREE_LEADER;
     if (known && !in_force(node, node->secret)) {
         struct secret **kept = secrets_find(node, &node->view->policy.admit_id);
         struct secret *secret = kept ? *kept : NULL;

@@ -209,11 +209,13 @@ START_TEST(a_new_secret_reaches_all_also_who_was_away_and_the_old_one_opens_no_d
 }
 END_TEST
 
-START_TEST(who_is_started_with_the_older_secret_keeps_the_newer_one_of_its_folder)
+/* The old one, and one of another swarm. */
+START_TEST(who_is_started_with_another_secret_keeps_the_one_in_force_of_its_folder)
 {
     BEGIN();
     char old[80];
     struct err err;
+    peer_start(&three, "three", "--zone", "a", NULL);
     peer_start(&one, "one", "--zone", "a", NULL);
     peer_event(&one, 10000, NULL, "\"event\":\"epoch\"", NULL);
     DO("status", "--data", one.data); /* it answers when its files are written */
@@ -225,6 +227,10 @@ START_TEST(who_is_started_with_the_older_secret_keeps_the_newer_one_of_its_folde
     peer_logs(&one, 20000, "this node has the swarm's new secret");
     const struct peer *const all[] = {&one};
     all_have_new_secret(old, all, 1);
+    peer_kill(&one);
+    peer_start(&one, "one", "--zone", "a", "--secret-file",
+               swarm_path("three/swarm.secret"), NULL);
+    peer_logs(&one, 20000, "this node has the swarm's new secret");
     peer_start(&two, "two", "--zone", "a", "--join", one.address, "--secret-file",
                swarm_path("one/swarm.secret"), NULL);
     peer_event(&two, 30000, NULL, "\"event\":\"epoch\"", "\"name\":\"two\"",
@@ -658,7 +664,7 @@ suite_admission(void)
     tcase_add_test(
         tests, a_new_secret_reaches_all_also_who_was_away_and_the_old_one_opens_no_door);
     tcase_add_test(
-        tests, who_is_started_with_the_older_secret_keeps_the_newer_one_of_its_folder);
+        tests, who_is_started_with_another_secret_keeps_the_one_in_force_of_its_folder);
     tcase_add_test(tests, who_is_evicted_is_cut_off_for_good_while_the_others_train_on);
     tcase_add_test(
         tests,
