@@ -150,7 +150,8 @@ $(BUILD)/obj/%.c.o: %.c
 
 suites: $(SUITES:%=$(BUILD)/test_%) $(BUILD)/sim
 test: $(BUILD)/flotilla suites rules $(CORPUS)
-	@BUILD=$(BUILD) SAN=$(SAN) tests/run.sh $(SUITES:%=$(BUILD)/test_%) tests/sailor/check
+	@BUILD=$(BUILD) SAN=$(SAN) tests/run.sh $(BUILD)/test_transport $(BUILD)/test_node \
+		$(BUILD)/test_testnet --beside $(BUILD)/test_gossip $(BUILD)/test_planner tests/sailor/check
 
 asan:
 	CK_TIMEOUT_MULTIPLIER=5 $(MAKE) test BUILD=build/asan SAN=address,undefined CFLAGS='-O1 -g'

@@ -1,12 +1,36 @@
 #!/bin/sh
-# Run test programs one after the other and add up what the check library says of each; ends in "N passed, N failed, N skipped".
-passed=0 failed=0 skipped=0
-out=$(mktemp)
-trap 'rm -f "$out"' EXIT
+# Run test programs one after the other and add up what the check library says of each; those after
+# "--beside" reckon and wait for nothing, and run meanwhile with what the others leave of the cores.
+# Ends in "N passed, N failed, N skipped".
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+
+run() { # NICENESS PROGRAM ...: the output of each to a file by its name, and its status
+    niceness=$1
+    shift
+    for program; do
+        nice -n "$niceness" "$program" >"$folder/${program##*/}.out" 2>&1
+        echo $? >"$folder/${program##*/}.status"
+    done
+}
+
+# The programs before "--beside", and after it, in their order.
+before= after= met=
 for program; do
+    if [ "$program" = --beside ]; then met=1
+    elif [ -n "$met" ]; then after="$after $program"
+    else before="$before $program"
+    fi
+done
+run 10 $after &
+run 0 $before
+wait
+
+passed=0 failed=0 skipped=0
+for program in $before $after; do
     echo "== ${program##*/}"
-    "$program" >"$out" 2>&1
-    status=$?
+    out=$folder/${program##*/}.out
+    status=$(cat "$folder/${program##*/}.status")
     grep -v '^100%: Checks' "$out"
     # "95%: Checks: 40, Failures: 1, Errors: 1" per program; tests print "skipped: NAME: why".
     line=$(grep -E '^[0-9]+%: Checks: [0-9]+' "$out" | tail -n 1)
