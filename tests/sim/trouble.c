@@ -388,8 +388,7 @@ trouble_heal(void)
         host->contrary = false;
         host->cost_us = 0;
         host_drift(host, 1000000);
-        if (host->paused_us > world.now_us + 500 * MS)
-            host->paused_us = world.now_us + 500 * MS;
+        host_wake_by(host, 500 * MS);
         if (!host->node && !host->banned)
             host->restart_us = world.now_us + between(10 * MS, SECOND);
     }

@@ -316,6 +316,26 @@ host_pause(struct host *host, int64_t us)
     }
 }
 
+void
+host_wake_by(struct host *host, int64_t us)
+{
+    if (host->paused_us <= world.now_us + us)
+        return;
+    host->paused_us = world.now_us + us;
+    host->woke_ms = (host_clock_us(host) + us * host->rate_ppm / 1000000) / 1000;
+    /* What waits for it comes sooner: the heap is put together again. */
+    size_t count = world.heap_count;
+    struct due *waiting = xmemdup(world.heap, count * sizeof(*waiting));
+    world.heap_count = 0;
+    for (size_t i = 0; i < count; i++) {
+        struct event *event = waiting[i].event;
+        if (event->host == host->index && event->held)
+            event->at_us = host->paused_us + (event->urgent ? 0 : 1);
+        heap_put(event);
+    }
+    free(waiting);
+}
+
 /* After a call into a node: did it end? */
 static void
 settle(struct host *host)
@@ -351,6 +371,7 @@ world_step(void)
     if (host && host->paused_us > world.now_us) {
         if (event->from >= 0 && world_path(event->from, event->host))
             event->arrived = true;
+        event->held = true;
         event->at_us = host->paused_us + (event->urgent ? 0 : 1);
         heap_put(event);
         return true;

@@ -86,6 +86,7 @@ struct event {
     event_fn fn;
     bool urgent;  /* a timer: before what waits for a process that was stopped */
     int from;     /* host that sent it, -1: none did */
+    bool held;    /* it waits for a process that is stopped */
     bool arrived; /* it lies in a socket of a process that does not run */
     int64_t a, b, c;
     void *what;
@@ -160,6 +161,8 @@ void host_drift(struct host *host, int64_t rate_ppm);
 void host_start(struct host *host, const char *join);
 void host_crash(struct host *host);
 void host_pause(struct host *host, int64_t us);
+/* One that is stopped for longer goes on in `us`. */
+void host_wake_by(struct host *host, int64_t us);
 
 /* ---- the parts of the world ---- */
 
