@@ -265,10 +265,8 @@ static bool
 place_written(struct train *train, struct write_job *job)
 {
     if (job->failed ||
-        checkpoint_place(job->folder, job->info.step, job->path, &job->err)) {
-        train_fail(train, "checkpoint", &job->err);
+        checkpoint_place(job->folder, job->info.step, job->path, &job->err))
         return false;
-    }
     if (id_equal(&job->info.job, &train->expected)) {
         train->disk = (struct state_name){job->info.step, job->info.lineage};
         train->disk_samples_hash = job->info.samples_hash;
@@ -287,7 +285,17 @@ flow_written(struct train *train)
 {
     struct write_job *job = NULL;
     while (!train->disk_fixed && mailbox_take(train->from_writer, &job)) {
-        if (!job->placed && place_written(train, job) && !atomic_load(&train->stopping)) {
+        bool written = !job->placed && place_written(train, job);
+        if (written) {
+            last_write_done(train, job);
+        } else if (!job->placed) {
+            if (last_write_failed(train, job)) {
+                train->gather.state = GATHER_LATE;
+                continue;
+            }
+            train_fail(train, "checkpoint", &job->err);
+        }
+        if (written && !atomic_load(&train->stopping)) {
             job->placed = true;
             if (mailbox_put(train->to_writer, &job))
                 continue;
@@ -389,6 +397,7 @@ flow_pump(struct train *train)
     flow_written(train);
     if (!train->epoch)
         return;
+    last_write_pump(train);
     for (int i = 0; i < train->snapshots_count; i++)
         if (train->snapshots[i]->sends_count)
             pump_sends(train, train->snapshots[i]);
@@ -603,4 +612,5 @@ flow_close(struct train *train)
     }
     train->snapshots_count = train->inbound_count = 0;
     train->own_gather = NULL;
+    last_write_close(train);
 }

@@ -308,7 +308,11 @@ train_start(const struct train_options *options, struct err *err)
 {
     must(options->bulk && options->folder && options->fresh_at_ms &&
          options->threads > 0);
+    struct last_write last_write = {0};
+    if (last_write_setup(&last_write, err))
+        return NULL;
     struct train *train = xcalloc(1, sizeof(*train));
+    train->last_write = last_write;
     train->options = *options;
     train->folder = xstrdup(options->folder);
     train->orders = mailbox_new(sizeof(struct order), ORDERS_MAX);
@@ -322,7 +326,6 @@ train_start(const struct train_options *options, struct err *err)
     must(!failed);
     failed = pthread_create(&train->thread, NULL, run, train);
     must(!failed);
-    (void)err;
     return train;
 }
 

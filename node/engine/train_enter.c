@@ -12,6 +12,7 @@ job_drop(struct train *train)
     stage_close(train->stage);
     train->stage = NULL;
     held_free_all(train);
+    last_write_forget(train);
     data_close(train->data);
     train->data = NULL;
     memset(&train->job, 0, sizeof(train->job));

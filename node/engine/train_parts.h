@@ -11,6 +11,7 @@
  *     sync.c            reduction, tied gradient, commit point
  *     snapshot.c        copies in memory, who holds what
  *     snapshot_flow.c   copies and checkpoints between nodes, in the background
+ *     last_write.c      the checkpoint of the run's last step, while it cannot be written
  *
  * One thread owns all of it but the two mailboxes' other ends and the writer's part.
  */
@@ -85,12 +86,32 @@ struct write_job {
     struct err err;
 };
 
-enum gather_state { GATHER_FREE, GATHER_COMING, GATHER_WRITING };
+enum gather_state {
+    GATHER_FREE,
+    GATHER_COMING,
+    GATHER_WRITING,
+    GATHER_LATE /* of the run's last step; could not be written, is tried again */
+};
 
 struct gather {
     enum gather_state state;
     int missing;           /* stages */
     struct write_job *job; /* NULL: we gather nothing */
+};
+
+enum { GATHERERS_MAX = sizeof(((struct duties *)0)->gatherers) / sizeof(int) };
+
+/* What is remembered of the last step's checkpoint while it cannot be written here; from
+ * epoch to epoch, so that they do not lengthen the patience. */
+struct last_write {
+    int64_t patience_ms; /* 0: it is not tried again */
+    struct id job;
+    int64_t step; /* of that run; 0: nothing has failed */
+    int64_t since_ms, next_ms, pause_ms;
+    int64_t said_ms;
+    char said[ERR_MSG_SIZE];
+    uint32_t told[GATHERERS_MAX]; /* receives of this epoch: another gatherer has it */
+    bool asked, elsewhere;        /* they are posted; one has come */
 };
 
 /* ---- waits ---- */
@@ -258,6 +279,7 @@ struct train {
     int inbound_count;
     struct gather gather;
     struct held *own_gather; /* snapshot that is still to go into the checkpoint */
+    struct last_write last_write;
     struct wait_history waits[WAIT_KINDS];
     struct adamw adamw; /* of the prepared step */
 
@@ -382,5 +404,20 @@ void flow_pump(struct train *train);
 bool flow_idle(const struct train *train); /* nothing of ours is on its way */
 void *flow_writer(void *train);            /* the writer's thread */
 void flow_written(struct train *train);
+
+/* ---- last_write.c ---- */
+
+/* How long to try, by the environment; ERR_USAGE. */
+int last_write_setup(struct last_write *last, struct err *err);
+/* It could not be written. True: it is kept, tried again, and that is said; false: it is
+ * not the last step's, or that is given up. */
+bool last_write_failed(struct train *train, const struct write_job *job);
+/* It was written: the other gatherers wait no more. */
+void last_write_done(struct train *train, const struct write_job *job);
+/* Try again when it is time; never blocks. */
+void last_write_pump(struct train *train);
+/* The epoch ends, and its operations are over; the run is given up. */
+void last_write_close(struct train *train);
+void last_write_forget(struct train *train);
 
 #endif

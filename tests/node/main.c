@@ -7,6 +7,7 @@ Suite *suite_stage(void);
 Suite *suite_data(void);
 Suite *suite_recover(void);
 Suite *suite_train(void);
+Suite *suite_last_write(void);
 Suite *suite_report(void);
 Suite *suite_view(void);
 Suite *suite_neighbour(void);
@@ -44,16 +45,47 @@ int
 main(void)
 {
     static Suite *(*const suites[])(void) = {
-        suite_gradients,    suite_fixture,     suite_matmul,        suite_stage,
-        suite_data,         suite_recover,     suite_train,         suite_report,
-        suite_view,         suite_neighbour,   suite_watch,         suite_job,
-        suite_config,       suite_safetensors, suite_checkpoint,    suite_show,
-        suite_talk,         suite_commands,    suite_runs,          suite_join_swarm,
-        suite_severed,      suite_excluded,    suite_voters,        suite_reached,
-        suite_chaos,        suite_policy,      suite_admission,     suite_plan_profile,
-        suite_plan_cluster, suite_plan_job,    suite_plan_document, suite_plan_live,
-        suite_vectors,      suite_reach,       suite_zones,         suite_measure,
-        suite_ways,         suite_doctor,      suite_hostile,       NULL,
+        suite_gradients,
+        suite_fixture,
+        suite_matmul,
+        suite_stage,
+        suite_data,
+        suite_recover,
+        suite_train,
+        suite_report,
+        suite_view,
+        suite_neighbour,
+        suite_watch,
+        suite_job,
+        suite_config,
+        suite_safetensors,
+        suite_checkpoint,
+        suite_show,
+        suite_talk,
+        suite_commands,
+        suite_runs,
+        suite_join_swarm,
+        suite_severed,
+        suite_excluded,
+        suite_voters,
+        suite_reached,
+        suite_chaos,
+        suite_policy,
+        suite_admission,
+        suite_plan_profile,
+        suite_plan_cluster,
+        suite_plan_job,
+        suite_plan_document,
+        suite_plan_live,
+        suite_vectors,
+        suite_reach,
+        suite_zones,
+        suite_measure,
+        suite_ways,
+        suite_doctor,
+        suite_hostile,
+        suite_last_write,
+        NULL,
     };
     return suite_run(suites);
 }

@@ -5,6 +5,7 @@
 
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 Suite *suite_chaos(void);
@@ -27,6 +28,7 @@ teardown(void)
 {
     swarm_end();
     buf_release(&out);
+    unsetenv("FLOTILLA_CHECKPOINT_PATIENCE");
 }
 
 static void
@@ -127,6 +129,7 @@ END_TEST
 START_TEST(a_run_without_its_last_checkpoint_is_not_done)
 {
     BEGIN();
+    setenv("FLOTILLA_CHECKPOINT_PATIENCE", "2", 1);
     found();
     swarm_write("one/checkpoints", "a file where the folder should be");
     int code = swarm_run(&out, 20000, "train", swarm_path("tiny.yaml"), "--data",
@@ -134,6 +137,8 @@ START_TEST(a_run_without_its_last_checkpoint_is_not_done)
     ck_assert_msg(code == 1, "%d: %s", code, (char *)out.data);
     ck_assert_msg(strstr((char *)out.data, "no checkpoint of the last step"), "%s",
                   (char *)out.data);
+    ck_assert_msg(strstr((char *)out.data, "make room for it or mend what is in the way"),
+                  "%s", (char *)out.data);
 }
 END_TEST
 
