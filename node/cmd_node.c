@@ -131,11 +131,22 @@ struct passes {
     struct err err; /* of the file */
 };
 
+/* An option that follows at once was taken for the value that was forgotten. */
+static void
+check_value(int key, const char *arg, struct argp_state *state)
+{
+    for (const struct argp_option *option = options; option->name; option++)
+        if (option->key == key && arg && strncmp(arg, "--", 2) == 0)
+            argp_error(state, "--%s needs a value, but \"%s\" follows it", option->name,
+                       arg);
+}
+
 static error_t
 parse(int key, char *arg, struct argp_state *state)
 {
     struct passes *passes = state->input;
     struct err err;
+    check_value(key, arg, state);
     if (key == ARGP_KEY_ARG) {
         argp_error(state, "\"%s\" is one argument too many", arg);
         return EINVAL;

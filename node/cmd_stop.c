@@ -32,6 +32,8 @@ until_ended(void *arg, const struct json *event)
     const char *state = json_text(json_get(event, "state"), "");
     if (strcmp(kind, "checkpoint") == 0)
         printf("checkpoint %s\n", json_text(json_get(event, "path"), ""));
+    if (strcmp(kind, "failed") == 0) /* why it takes so long */
+        printf("failed: %.400s\n", json_text(json_get(event, "reason"), ""));
     if (strcmp(kind, "job") == 0 && strcmp(state, "stopping") != 0 &&
         strcmp(state, "running") != 0) {
         printf("the run ended: %s\n", state);
@@ -88,6 +90,20 @@ left(const char *reason)
     return false;
 }
 
+/* Has it joined its swarm? One that has not has nobody to be planned without. */
+static bool
+entered(const char *data)
+{
+    static const char request[] = "{\"command\": \"status\"}";
+    struct err err;
+    struct command_talk talk = {.at_once = true};
+    struct json *answer = command_ask(data, request, sizeof(request) - 1, &talk, &err);
+    bool has =
+        !answer || json_bool(json_get(json_get(answer, "status"), "entered"), true);
+    json_free(answer);
+    return has;
+}
+
 int
 cmd_leave(int argc, char **argv)
 {
@@ -103,6 +119,7 @@ cmd_leave(int argc, char **argv)
         return EXIT_USAGE;
     static const char request[] = "{\"command\": \"leave\"}";
     struct err err;
+    bool was_in = entered(data);
     struct command_talk talk = {.line = until_stopped, .arg = reason};
     struct json *answer = command_ask(data, request, sizeof(request) - 1, &talk, &err);
     /* The node closes when it is gone: that is the answer. */
@@ -111,6 +128,10 @@ cmd_leave(int argc, char **argv)
     json_free(answer);
     if (left(reason)) {
         puts("left");
+        return EXIT_DONE;
+    }
+    if (!was_in && !reason[0]) {
+        puts("the node ended; it had not joined its swarm yet");
         return EXIT_DONE;
     }
     err_set(&err, ERR_STOPPED,

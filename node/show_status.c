@@ -305,7 +305,7 @@ print_copies(FILE *out, const struct json *job)
     if (checkpoint > 0)
         fprintf(out, ", checkpoint of step %lld here\n", (long long)checkpoint);
     else
-        fprintf(out, ", no checkpoint written here yet\n");
+        fprintf(out, ", no checkpoint written here since this node started\n");
 }
 
 static void

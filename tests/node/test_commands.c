@@ -109,6 +109,8 @@ START_TEST(asked_wrongly_a_command_exits_with_2)
     ck_assert_int_eq(swarm_run(&out, 5000, "generate", "x", "--seed", "-1", NULL), 2);
     ck_assert_int_eq(swarm_run(&out, 5000, "node", "--threads", "0", NULL), 2);
     says("--threads is \"0\"");
+    ck_assert_int_eq(swarm_run(&out, 5000, "node", "--listen", "--data", "x", NULL), 2);
+    says("--listen needs a value, but \"--data\" follows it");
     ck_assert_int_eq(swarm_run(&out, 5000, "node", "--zone", "a b", NULL), 2);
     says("--zone is \"a b\"");
     ck_assert_int_eq(swarm_run(&out, 5000, "node", "--memory", "lots", NULL), 2);
@@ -347,6 +349,24 @@ START_TEST(a_first_signal_leaves_and_a_second_stops_at_once)
 }
 END_TEST
 
+START_TEST(who_leaves_while_it_joins_has_no_others_to_be_lost_to)
+{
+    BEGIN();
+    struct peer one;
+    char secret[66], seed[32];
+    memset(secret, 'a', 64);
+    memcpy(secret + 64, "\n", 2);
+    swarm_write("a.secret", secret);
+    snprintf(seed, sizeof(seed), "127.0.0.1:%d", swarm_ports()); /* nobody is there */
+    peer_start(&one, "one", "--join", seed, "--secret-file", swarm_path("a.secret"),
+               NULL);
+    peer_event(&one, 5000, NULL, "\"event\":\"start\"", NULL);
+    ck_assert_int_eq(swarm_run(&out, 8000, "leave", "--data", one.data, NULL), 0);
+    says("it had not joined its swarm yet");
+    ck_assert_int_eq(swarm_wait(one.pid, 5000), 0);
+}
+END_TEST
+
 /* ---- nodes to speak to ---- */
 
 START_TEST(without_a_node_a_command_says_how_to_start_one)
@@ -412,6 +432,7 @@ suite_commands(void)
     tcase_add_test(tests, a_swarm_is_founded_only_in_an_empty_folder);
     tcase_add_test(tests, a_folder_that_lost_its_state_founds_nothing);
     tcase_add_test(tests, a_first_signal_leaves_and_a_second_stops_at_once);
+    tcase_add_test(tests, who_leaves_while_it_joins_has_no_others_to_be_lost_to);
     tcase_add_test(tests, without_a_node_a_command_says_how_to_start_one);
     tcase_add_test(tests, a_node_that_cannot_be_spoken_to_is_named);
     return suite;

@@ -345,7 +345,7 @@ START_TEST(a_step_far_from_its_prediction_is_remarked)
     status_of(swarm, false);
     says("1 node computes; a step takes 0.200 s, predicted were 0.100 s\n");
     says("these differ by more than half");
-    says("no recovery copy yet, no checkpoint written here yet\n");
+    says("no recovery copy yet, no checkpoint written here since this node started\n");
     fclose(out);
     free(text);
     out = open_memstream(&text, &len);
