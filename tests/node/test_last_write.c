@@ -2,6 +2,7 @@
 #include "node/engine/checkpoint.h"
 #include "tests/node/crew.h"
 #include "tests/suite.h"
+#include "transport/base/alloc.h"
 #include "transport/base/clock.h"
 #include "transport/base/file.h"
 
@@ -98,8 +99,7 @@ is_the_state(struct crew *crew, const char *path)
     crew_halt(crew);
     size_t count, at = 0;
     float *state = crew_state(crew, 0, &count);
-    float *read = calloc(count, sizeof(float));
-    ck_assert_ptr_nonnull(read);
+    float *read = xcalloc(count, sizeof(float));
     for (int kind = 0; kind < STATE_KINDS; kind++) {
         for (int t = 0; t < workload_tensor_count(&info.shape); t++) {
             struct tensor_spec spec;
