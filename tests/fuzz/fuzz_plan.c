@@ -5,6 +5,7 @@
  */
 #include "node/plan_document.h"
 #include "node/plan_job.h"
+#include "node/plan_measured.h"
 #include "transport/base/must.h"
 
 #include <stdio.h>
@@ -63,6 +64,41 @@ as_cluster(const char *text, size_t len)
     plan_cluster_release(&cluster);
 }
 
+/* What our engine would have measured of the job's model. */
+static struct model_shape engine_shape;
+
+static int
+engine_profile(const char *path, struct profile_file *out, struct err *err)
+{
+    (void)path, (void)err;
+    struct profile profile = {.count = 1};
+    profile.entries[0].micro_batch = 2;
+    for (int kind = 0; kind < LAYER_KINDS; kind++) {
+        profile.entries[0].forward_ns[kind] = 1000;
+        profile.entries[0].backward_ns[kind] = 2000;
+        profile.entries[0].update_ns[kind] = 10;
+    }
+    plan_measured_profile(&engine_shape, &profile, "d", out);
+    return 0;
+}
+
+/* A job of the engine's: bound to a cluster that has measured it, it is planned as the leader
+ * plans. */
+static void
+as_engine_job(struct plan_job *job)
+{
+    struct plan_cluster cluster;
+    struct err err = {0};
+    engine_shape = job->shape;
+    must(plan_cluster_parse("c.yaml", cluster_text, sizeof(cluster_text) - 1, job->model,
+                            engine_profile, &cluster, &err) == 0);
+    if (plan_job_bind(job, &cluster, &err))
+        said(&err);
+    else
+        must(fleet_check(cluster.fleet, &err) == 0);
+    plan_cluster_release(&cluster);
+}
+
 static void
 as_job(const char *text, size_t len, struct plan_cluster *cluster)
 {
@@ -73,7 +109,9 @@ as_job(const char *text, size_t len, struct plan_cluster *cluster)
         return;
     }
     must(job.request.sequences >= 1 && job.model[0]);
-    if (plan_job_bind(&job, cluster, &err))
+    if (job.engine_model)
+        as_engine_job(&job);
+    else if (plan_job_bind(&job, cluster, &err))
         said(&err);
     plan_job_release(&job);
 }
