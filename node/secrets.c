@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { SECRET_AGAIN_MS = 300, DOOR_SAY_MS = 5000 };
+enum { SECRET_AGAIN_MS = 300, DOOR_SAY_MS = 5000, GIVEN_MS = 10000 };
 
 /* One that was made here and is not in force yet. */
 #define NEXT_FILE STATUS_SECRET_FILE ".next"
@@ -220,8 +220,11 @@ ask_around(struct node *node, int64_t now)
 void
 secrets_tick(struct node *node, int64_t now)
 {
-    /* One that was given may be newer than what we know, unless we decide. */
-    bool known = !node->secret_given || agree_role(node->agree) == AGREE_LEADER;
+    /* One that was given may be newer than what we know, unless we decide; and where it is
+     * to let us in somewhere, that is tried first. */
+    bool asking = node->join_client && now - node->entered_ms < GIVEN_MS;
+    bool known =
+        !node->secret_given || (agree_role(node->agree) == AGREE_LEADER && !asking);
     if (known && !in_force(node, node->secret)) {
         struct secret **kept = secrets_find(node, &node->view->policy.admit_id);
         struct secret *secret = kept ? *kept : NULL;

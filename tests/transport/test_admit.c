@@ -431,7 +431,7 @@ Suite *
 suite_admit(void)
 {
     Suite *suite = suite_create("admit");
-    TCase *tests = suite_case(suite, "admit", 10);
+    TCase *tests = suite_case(suite, "admit", 30);
     tcase_add_test(tests, a_random_key_is_refused_on_control_and_bulk_and_counted);
     tcase_add_test(tests, who_is_denied_later_does_not_get_in_again);
     tcase_add_test(tests, who_is_evicted_is_named_and_never_admitted_again);
