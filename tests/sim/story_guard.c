@@ -197,6 +197,23 @@ lose_majority(void)
     }
 }
 
+/* An epoch that was under way when they were lost may have left them out: nothing is to be
+ * recovered then. */
+static bool
+decides_without_them(void)
+{
+    const struct decree *newest = check_newest_decree();
+    uint32_t left = 0;
+    for (int i = 0; i < world.hosts_count; i++) {
+        const struct host *host = &world.hosts[i];
+        for (uint32_t v = 0; host->node && !host->outcast && v < newest->voters_count;
+             v++)
+            if (id_equal(&newest->voters[v], &host->node->id))
+                left |= 1u << v;
+    }
+    return decree_quorum(newest, left);
+}
+
 static void
 ask_recover(void)
 {
@@ -205,7 +222,7 @@ ask_recover(void)
         lose_majority();
         return;
     }
-    if (check_newest_decree()->generation > 0) {
+    if (check_newest_decree()->generation > 0 || decides_without_them()) {
         guard.done = true;
         return;
     }

@@ -469,7 +469,7 @@ waits_in_vain(const struct host *host)
                 (!evicted && !id_equal(voter, &node->id) &&
                  (gossip_find(node->gossip, voter) || view_node(node->view, voter) >= 0));
     }
-    bool outside = !node->member || node->paused[0];
+    bool outside = !node->member || id_empty(agree_leader(node->agree));
     return !node->entered || (outside && !knows) || guard_outdated(host);
 }
 
