@@ -23,7 +23,8 @@
 enum {
     GENERATIONS = 4,
     CALM_US = 3 * SECOND,
-    MET_US = 3 * SECOND,
+    MET_US =
+        21 * SECOND, /* a connection to a process that is gone may look open for 20 s */
     FOUND_US = 16 * SECOND
 };
 

@@ -200,6 +200,18 @@ look_at_list(void)
 
 /* ---- a majority that comes back ---- */
 
+/* Those who recovered may leave, or crash, and then meet nobody for a while. */
+static bool
+recovered_run(void)
+{
+    for (int i = 0; i < world.hosts_count; i++) {
+        const struct host *host = &world.hosts[i];
+        if (host_up(host) && host->node->entered && host->node->decree.generation > 0)
+            return true;
+    }
+    return false;
+}
+
 static void
 look_at_lost(void)
 {
@@ -216,6 +228,8 @@ look_at_lost(void)
     }
     if (world.now_us < guard.back_us)
         return;
+    if (!recovered_run() && guard.met_us < world.now_us)
+        guard.met_us = world.now_us;
     for (int i = 0; i < guard.first_extra; i++) {
         struct host *host = &world.hosts[i];
         if (!(guard.lost >> i & 1) || !host->outcast)
