@@ -7,7 +7,7 @@
  *         decision
  *     the old secret makes nobody a member after the decision
  *     an invite has no more users than uses, and who came without a vote has none
- *         while others are members
+ *         while others stay
  *     with a list, a new member is on it
  *     who comes back knowing nobody finds its swarm where it joined, in 16 s
  *     after a recovery the old generation decides nothing from 3 s after its nodes could
@@ -65,17 +65,19 @@ number(const struct decree *decree)
 
 /* When the last one goes that may vote, the others would be left without a swarm. */
 static bool
-all_silent(const struct decree *decree, const struct policy *policy)
+only_silent_stay(const struct view *view)
 {
-    for (uint32_t i = 0; i < decree->members_count; i++)
-        if (!id_set_has(&policy->silent, &decree->members[i].id))
+    for (uint32_t i = 0; i < view->reports_count; i++)
+        if (!view->reports[i].record.leaving &&
+            !id_set_has(&view->policy.silent, &view->reports[i].id))
             return false;
     return true;
 }
 
 static void
-look_at_members(const struct decree *decree, const struct policy *policy)
+look_at_members(const struct decree *decree, const struct view *view)
 {
+    const struct policy *policy = &view->policy;
     const struct decree *before = check_decree(decree->epoch - 1);
     for (uint32_t i = 0; i < decree->members_count; i++) {
         const struct id *id = &decree->members[i].id;
@@ -84,7 +86,7 @@ look_at_members(const struct decree *decree, const struct policy *policy)
             world_breach("epoch %llu has %s for a member, who is evicted", number(decree),
                          id_short(id, text));
         if (id_set_has(&policy->silent, id) && votes(decree, id) &&
-            !all_silent(decree, policy))
+            !only_silent_stay(view))
             world_breach("%s votes in epoch %llu, and came by an invite without a vote",
                          id_short(id, text), number(decree));
         if (policy->mode == POLICY_LIST && before && !decree_member(before, id) &&
@@ -136,7 +138,7 @@ guard_committed(const struct host *host, bool newest)
     const struct node *node = host->node;
     const struct decree *decree = &node->decree;
     if (newest) {
-        look_at_members(decree, &node->view->policy);
+        look_at_members(decree, node->view);
         look_at_policy(decree, &node->view->policy);
         look_at_generation(decree);
     }
