@@ -76,7 +76,7 @@ take_option(int key, char *arg, struct node_config *config, struct err *err)
     case 'l':
         return address_parse(arg, &config->listen, err);
     case OPTION_ADVERTISE:
-        return address_parse(arg, &config->advertise, err);
+        return config_advertise(arg, config, err);
     case 'j':
         if (config_join_take(arg, config, err))
             return -1;

@@ -68,6 +68,22 @@ config_data_default(char path[PATH_BYTES_MAX])
 }
 
 int
+config_advertise(const char *given, struct node_config *config, struct err *err)
+{
+    struct address address;
+    if (address_parse(given, &address, err))
+        return -1;
+    if (strcmp(address.host, "0.0.0.0") == 0 || strcmp(address.host, "::") == 0)
+        return err_set(
+            err, ERR_USAGE,
+            "nobody can dial the address \"%.80s\": --advertise names the one by "
+            "which others reach this machine (--listen may be every address)",
+            given);
+    config->advertise = address;
+    return 0;
+}
+
+int
 config_data_take(const char *given, char path[PATH_BYTES_MAX], struct err *err)
 {
     if (given[0] == '\0')
@@ -219,7 +235,7 @@ take_file(const char *path, const struct config_file *file, struct node_config *
          take_path(path, "secret_file", file->secret_file, config->secret_file, err)))
         return -1;
     if ((file->listen && address_parse(file->listen, &config->listen, err)) ||
-        (file->advertise && address_parse(file->advertise, &config->advertise, err)) ||
+        (file->advertise && config_advertise(file->advertise, config, err)) ||
         (file->join && config_join_take(file->join, config, err)) ||
         (file->memory &&
          config_memory_take("memory", file->memory, &config->memory_bytes, err)))

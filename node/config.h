@@ -56,6 +56,9 @@ int config_name_check(const char *what, const char *name, struct err *err);
 /* The value of --join: an address, or an invite. ERR_USAGE. */
 int config_join_take(const char *given, struct node_config *config, struct err *err);
 
+/* The value of --advertise: an address that can be dialled. ERR_USAGE. */
+int config_advertise(const char *given, struct node_config *config, struct err *err);
+
 /* The value of --data; ERR_USAGE when it is empty or leaves no room for what lies in
  * it. */
 int config_data_take(const char *given, char path[PATH_BYTES_MAX], struct err *err);

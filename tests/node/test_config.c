@@ -121,13 +121,15 @@ START_TEST(a_file_says_everything_that_options_say)
 }
 END_TEST
 
-START_TEST(an_engine_is_on_or_off_and_an_age_is_in_bounds)
+START_TEST(what_is_out_of_bounds_or_of_no_use_is_refused)
 {
     taken("engine: on\nvoter_age: 0\n");
     ck_assert(!config.engine_off);
     refused("engine: maybe\n", "engine is \"maybe\"; use on or off");
     refused("voter_age: 90000\n", "from 0 to 86400 seconds");
     refused("voter_age: -1\n", "voter_age");
+    refused("advertise: 0.0.0.0:7700\n", "nobody can dial the address \"0.0.0.0:7700\"");
+    refused("advertise: \"[::]:7700\"\n", "nobody can dial");
 }
 END_TEST
 
@@ -221,7 +223,7 @@ suite_config(void)
     tcase_add_checked_fixture(tests, setup, teardown);
     tcase_add_test(tests, what_nobody_says_has_its_default);
     tcase_add_test(tests, a_file_says_everything_that_options_say);
-    tcase_add_test(tests, an_engine_is_on_or_off_and_an_age_is_in_bounds);
+    tcase_add_test(tests, what_is_out_of_bounds_or_of_no_use_is_refused);
     tcase_add_test(tests, paths_are_relative_to_the_file);
     tcase_add_test(tests, the_file_s_folder_may_have_a_long_path);
     tcase_add_test(tests, every_bad_value_has_a_sentence);
