@@ -2,6 +2,7 @@
 #include "planner/climb.h"
 #include "planner/exhaust.h"
 #include "planner/fit.h"
+#include "planner/parts.h"
 #include "planner/refuse.h"
 #include "planner/reject.h"
 #include "planner/seat.h"
@@ -14,7 +15,10 @@
 #include <string.h>
 
 enum {
-    SHAPES_MAX = 256,     /* seated */
+    SHAPES_MAX = 256, /* seated */
+    PART_SHAPES = 32, /* of each so many shapes are seated, */
+    PART_STARTS = 8,  /* of which so many are begun from */
+    DRAFTS_MAX = SHAPES_MAX + PARTS_MAX * PART_STARTS,
     PAIRS_MAX = 96,       /* seated in pairs of zones too, of each sort */
     SEATINGS_MAX = 15000, /* of each sort; then no more pairs */
     FINALISTS = 24,       /* evaluated */
@@ -37,11 +41,12 @@ static const struct round {
     int64_t tries;
     double threshold;
 } rounds[ROUNDS] = {
-    {SHAPES_MAX, 300, 0.03}, {32, 4000, 0.02}, {8, 20000, 0.01}, {4, 40000, 0.003}};
+    {DRAFTS_MAX, 300, 0.03}, {32, 4000, 0.02}, {8, 20000, 0.01}, {4, 40000, 0.003}};
 static const struct round quick_rounds[QUICK_ROUNDS] = {
     {12, 150, 0.03}, {4, 400, 0.015}, {1, 800, 0.005}};
 
 enum effort {
+    EFFORT_PART,   /* of a part of a fleet: where to begin, no more */
     EFFORT_GLANCE, /* a quick search and no more, whatever the fleet */
     EFFORT_PLAN,
     EFFORT_REASONS, /* and what was ruled out */
@@ -53,7 +58,7 @@ struct searcher {
     struct board *board;
     enum effort effort;
     int count;
-    struct draft *drafts[SHAPES_MAX]; /* best first */
+    struct draft *drafts[DRAFTS_MAX]; /* best first */
     int64_t weighed;
 };
 
@@ -246,14 +251,20 @@ static void
 seat_shapes(struct searcher *searcher)
 {
     struct shape *shapes = xcalloc(SHAPES_MAX, sizeof(*shapes));
-    int most = searcher->request->quick ? QUICK_SHAPES : SHAPES_MAX;
-    int count = shapes_list(searcher->board, shapes, most, &searcher->weighed);
+    bool quick = searcher->request->quick;
+    bool part = searcher->effort == EFFORT_PART;
+    int most = quick ? QUICK_SHAPES : part ? PART_SHAPES : SHAPES_MAX;
+    int count = shapes_list(searcher->board,
+                            quick  ? SHAPES_QUICK
+                            : part ? SHAPES_PART
+                                   : SHAPES_ALL,
+                            shapes, most, &searcher->weighed);
     int64_t began = 0;
     for (int i = 0; i < count; i++) {
         int rank = i % (most / 2);
         began = rank == 0 ? searcher->weighed : began;
         bool pairs = rank < PAIRS_MAX && searcher->weighed - began < SEATINGS_MAX &&
-                     searcher->effort != EFFORT_GLANCE;
+                     searcher->effort > EFFORT_GLANCE;
         struct draft *draft = xcalloc(1, sizeof(*draft));
         if (shape_seat(searcher->board, &shapes[i], pairs, draft, &searcher->weighed))
             searcher->drafts[searcher->count++] = draft;
@@ -261,7 +272,7 @@ seat_shapes(struct searcher *searcher)
             free(draft);
     }
     free(shapes);
-    if (searcher->request->quick)
+    if (quick)
         spread_out(searcher);
     sort_drafts(searcher);
     drop_twins(searcher);
@@ -366,7 +377,7 @@ replay_rounds(struct searcher *searcher)
 static void
 search_all(struct searcher *searcher)
 {
-    if (searcher->count == SHAPES_MAX)
+    if (searcher->count == DRAFTS_MAX)
         free(searcher->drafts[--searcher->count]);
     struct draft *draft = xcalloc(1, sizeof(*draft));
     bool found = searcher->count > 0;
@@ -529,22 +540,7 @@ no_plan(const struct searcher *searcher, struct err *err)
         (double)board_room(board, roomiest) / 1073741824.0, name);
 }
 
-/* Everything but the answer: drafts, best first. */
-static void
-find_drafts(struct searcher *searcher)
-{
-    const struct fleet_request *request = searcher->request;
-    seat_shapes(searcher);
-    if (!request->quick && searcher->count == 0)
-        go_alone(searcher);
-    if (request->quick &&
-        !(searcher->count > 0 && searcher->drafts[0]->worth.breach <= 0.0))
-        fit_in(searcher);
-    climb_rounds(searcher);
-    if (!request->quick && exhaust_feasible(searcher->board))
-        search_all(searcher);
-    replay_rounds(searcher);
-}
+/* ---- parts of a fleet ---- */
 
 /* A draft over a part of the fleet as one over all of it. */
 static bool
@@ -569,6 +565,65 @@ adopt(const struct board *board, const struct board *part, const struct draft *f
         }
     }
     return true;
+}
+
+/* What does well in a part of the fleet. The best of the whole may leave a zone or a kind
+ * alone, and be like nothing that does well with all of it. */
+static void
+start_in_part(struct searcher *searcher, const struct fleet *part)
+{
+    struct searcher one = {
+        .request = searcher->request, .fleet = part, .effort = EFFORT_PART};
+    one.board = board_new(one.request, part);
+    seat_shapes(&one);
+    int starts = one.count < PART_STARTS ? one.count : PART_STARTS;
+    for (int i = 0; i < starts && searcher->count < DRAFTS_MAX; i++) {
+        struct draft *draft = xcalloc(1, sizeof(*draft));
+        if (adopt(searcher->board, one.board, one.drafts[i], draft))
+            searcher->drafts[searcher->count++] = draft;
+        else
+            free(draft);
+    }
+    searcher->weighed += one.weighed;
+    for (int i = 0; i < one.count; i++)
+        free(one.drafts[i]);
+    board_free(one.board);
+}
+
+static void
+start_in_parts(struct searcher *searcher)
+{
+    const struct fleet *fleet = searcher->fleet;
+    if (searcher->request->stage_zones_count > 0)
+        return;
+    struct part parts[PARTS_MAX];
+    int count = parts_list(searcher->board, parts);
+    struct fleet *part = fleet_copy(fleet);
+    for (int i = 0; i < count; i++) {
+        for (int p = 0; p < fleet->pools_count; p++)
+            part->pools[p].devices = parts[i].lacks[p] ? 0 : fleet->pools[p].devices;
+        start_in_part(searcher, part);
+    }
+    fleet_free(part);
+}
+
+/* Everything but the answer: drafts, best first. */
+static void
+find_drafts(struct searcher *searcher)
+{
+    const struct fleet_request *request = searcher->request;
+    seat_shapes(searcher);
+    if (!request->quick && !exhaust_feasible(searcher->board))
+        start_in_parts(searcher);
+    if (!request->quick && searcher->count == 0)
+        go_alone(searcher);
+    if (request->quick &&
+        !(searcher->count > 0 && searcher->drafts[0]->worth.breach <= 0.0))
+        fit_in(searcher);
+    climb_rounds(searcher);
+    if (!request->quick && exhaust_feasible(searcher->board))
+        search_all(searcher);
+    replay_rounds(searcher);
 }
 
 /* Each zone by itself, as if there were no other: so no fleet is planned worse than a zone of

@@ -8,16 +8,23 @@
 
 enum {
     CHOICES_MAX = FLEET_KINDS_MAX * TP_SLOTS,
-    FREE_SHAPES_MAX = 8000, /* of one setting and depth, looked at in full */
-    ORDERS_MAX = 16,
-    GUESSES_EACH = 24,  /* of one setting and depth */
-    GUESSES_CUT = 90,   /* by their guess, and as many by their hope, of all */
-    GUESSES_SURE = 5,   /* of one setting and depth, however the others are */
-    SURE_DEPTH = 8,     /* depths that are sure of some */
-    KEPT_EACH = 8,      /* of one setting and depth */
-    QUICK_SHAPES = 100, /* the same of a quick search */
-    QUICK_CUT = 12,
+    GUESSES_EACH = 24, /* of one setting and depth */
+    GUESSES_CUT = 90,  /* as below, the most */
+    GUESSES_SURE = 5,
+    SURE_DEPTH = 8, /* depths that are sure of some */
+    KEPT_EACH = 8,  /* of one setting and depth */
     QUICK_CHOICES = 8
+};
+
+static const struct extent {
+    int free; /* shapes of one setting and depth that are looked at in full */
+    int cut; /* guesses that are cut: by their guess, and as many by their hope, of all */
+    int sure;   /* of one setting and depth, however the others are */
+    int orders; /* of the stages of one guess */
+} extents[] = {
+    [SHAPES_ALL] = {8000, GUESSES_CUT, GUESSES_SURE, 16},
+    [SHAPES_PART] = {1000, 0, 3, 6},
+    [SHAPES_QUICK] = {100, 12, 0, 16},
 };
 
 /* A kind of device with a degree, as one setting has it. */
@@ -49,6 +56,8 @@ struct guesses {
 
 struct shaper {
     const struct board *board;
+    const struct extent *extent;
+    bool quick;
     struct guesses *guesses; /* [2]: by goal, by hope; of the setting and depth at hand */
     struct guess *cut;       /* [GUESSES_CUT x 2]: those that are cut */
     int sure_count;
@@ -291,7 +300,8 @@ try_guess(struct shaper *shaper, const struct guess *guess)
     int orders = 0;
     do {
         for (int turn = 0; turn < (kinds_count > 1 ? guess->stages : 1); turn++) {
-            for (int up = 0; up < (mixed ? 2 : 1) && orders < ORDERS_MAX; up++) {
+            for (int up = 0; up < (mixed ? 2 : 1) && orders < shaper->extent->orders;
+                 up++) {
                 uint16_t before[DEPTH_MAX];
                 memcpy(before, shape.option, sizeof(before));
                 order_stages(shaper, kinds, kinds_count, up == 1, turn, &shape);
@@ -303,7 +313,7 @@ try_guess(struct shaper *shaper, const struct guess *guess)
                     weigh_shape(shaper, &shape, guess->width, guess->leftover);
             }
         }
-    } while (orders < ORDERS_MAX && kinds_count > 2 &&
+    } while (orders < shaper->extent->orders && kinds_count > 2 &&
              next_permutation(kinds, kinds_count));
 }
 
@@ -406,11 +416,10 @@ guess_picked(struct shaper *shaper)
 static bool
 few(const struct shaper *shaper, int choices, int picks)
 {
-    int most = shaper->board->request->quick ? QUICK_SHAPES : FREE_SHAPES_MAX;
     double count = 1.0;
     for (int i = 1; i <= picks; i++)
         count = count * (double)(choices + i - 1) / (double)i;
-    return count <= (double)most;
+    return count <= (double)shaper->extent->free;
 }
 
 static void
@@ -437,7 +446,7 @@ static void
 pick_two(struct shaper *shaper)
 {
     int n = shaper->stages;
-    bool halves = shaper->board->request->quick && shaper->choices_count > QUICK_CHOICES;
+    bool halves = shaper->quick && shaper->choices_count > QUICK_CHOICES;
     int least = halves && n > 1 ? n / 2 : 1;
     for (int a = 0; a < shaper->choices_count; a++) {
         for (int b = a; b < shaper->choices_count; b++) {
@@ -509,8 +518,7 @@ sort_guess(struct shaper *shaper, const struct guess *guess, bool by_hope, bool 
         shaper->sure[shaper->sure_count++] = *guess;
     else
         guess_keep(&shaper->cut[by_hope ? GUESSES_CUT : 0], &counts[by_hope],
-                   shaper->board->request->quick ? QUICK_CUT : GUESSES_CUT, guess,
-                   by_hope);
+                   shaper->extent->cut, guess, by_hope);
 }
 
 /* All settings and depths; the best guesses of each go on. */
@@ -518,7 +526,8 @@ static void
 guess_all(struct shaper *shaper, int counts[2])
 {
     const struct board *board = shaper->board;
-    int deepest = board->layers < DEPTH_MAX ? board->layers : DEPTH_MAX;
+    int deepest = shaper->extent->cut > 0 ? DEPTH_MAX : SURE_DEPTH;
+    deepest = board->layers < deepest ? board->layers : deepest;
     for (int s = 0; s < board->settings_count; s++) {
         shaper->setting = s;
         list_choices(shaper);
@@ -535,18 +544,19 @@ guess_all(struct shaper *shaper, int counts[2])
             for (int by_hope = 0; by_hope < 2; by_hope++)
                 for (int i = 0; i < shaper->guesses[by_hope].count; i++)
                     sort_guess(shaper, &shaper->guesses[by_hope].list[i], by_hope == 1,
-                               !board->request->quick && i < GUESSES_SURE &&
-                                   stages <= SURE_DEPTH,
-                               counts);
+                               i < shaper->extent->sure && stages <= SURE_DEPTH, counts);
         }
     }
 }
 
 int
-shapes_list(const struct board *board, struct shape *shapes, int most, int64_t *weighed)
+shapes_list(const struct board *board, enum shapes_extent extent, struct shape *shapes,
+            int most, int64_t *weighed)
 {
     struct shaper *shaper = xcalloc(1, sizeof(*shaper));
     shaper->board = board;
+    shaper->extent = &extents[extent];
+    shaper->quick = extent == SHAPES_QUICK;
     size_t lists = (size_t)board->settings_count * DEPTH_MAX * 2;
     shaper->kept = xcalloc(lists * KEPT_EACH + 1, sizeof(*shaper->kept));
     shaper->kept_counts = xcalloc(lists + 1, sizeof(*shaper->kept_counts));

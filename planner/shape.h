@@ -22,9 +22,16 @@ struct shape {
     int16_t first[DEPTH_MAX + 1];
 };
 
+/* How much is looked at. */
+enum shapes_extent {
+    SHAPES_ALL,
+    SHAPES_PART, /* a few of each micro-batch and depth */
+    SHAPES_QUICK /* a few of all */
+};
+
 /* The shapes worth trying, best first; at most `most`. `weighed` counts those that were
  * looked at. */
-int shapes_list(const struct board *board, struct shape *shapes, int most,
-                int64_t *weighed);
+int shapes_list(const struct board *board, enum shapes_extent extent,
+                struct shape *shapes, int most, int64_t *weighed);
 
 #endif
