@@ -278,10 +278,12 @@ seat_shapes(struct searcher *searcher)
     drop_twins(searcher);
 }
 
-/* Kinds in several zones each have more ways to go wrong: they are given more tries. */
+/* Kinds in several zones each have more ways to go wrong: they are given more tries, in
+ * quarters of the usual number; one pool or two have fewer. */
 static int64_t
-patience(const struct board *board)
+patience_quarters(const struct board *board)
 {
+    int pools = 0;
     int kinds = 0;
     int zones = 0;
     bool kind_seen[FLEET_KINDS_MAX] = {false};
@@ -290,12 +292,15 @@ patience(const struct board *board)
         const struct fleet_pool *pool = &board->fleet->pools[p];
         if (pool->devices < 1)
             continue;
+        pools++;
         kinds += !kind_seen[pool->kind];
         zones += !zone_seen[pool->zone];
         kind_seen[pool->kind] = true;
         zone_seen[pool->zone] = true;
     }
-    return kinds > 1 && zones > 1 ? 2 : 1;
+    if (kinds > 1 && zones > 1)
+        return 8;
+    return pools < 3 ? 1 + pools : 4;
 }
 
 /* A few thousand tries instead of hundreds of thousands; more where much is different. */
@@ -332,14 +337,14 @@ climb_rounds(struct searcher *searcher)
         climb_quickly(searcher);
         return;
     }
-    int64_t times = patience(searcher->board);
+    int64_t quarters = patience_quarters(searcher->board);
     for (int r = 0; r < ROUNDS; r++) {
         int most =
             searcher->count < rounds[r].drafts ? searcher->count : rounds[r].drafts;
         for (int i = 0; i < most; i++)
-            searcher->weighed +=
-                climb(searcher->board, searcher->drafts[i], rounds[r].tries * times,
-                      rounds[r].threshold, (uint64_t)(r * SHAPES_MAX + i + 1));
+            searcher->weighed += climb(
+                searcher->board, searcher->drafts[i], rounds[r].tries * quarters / 4,
+                rounds[r].threshold, (uint64_t)(r * SHAPES_MAX + i + 1));
         sort_drafts(searcher);
         drop_twins(searcher);
     }
