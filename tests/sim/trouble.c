@@ -155,6 +155,8 @@ static void
 isolate(struct event *event)
 {
     uint64_t one = UINT64_C(1) << event->a;
+    if (world.healed)
+        return;
     cut_for(event->b, (struct cut){.from = one, .to = everybody() & ~one, .back = true});
 }
 
