@@ -41,7 +41,11 @@ static const struct round {
     int64_t tries;
     double threshold;
 } rounds[ROUNDS] = {
-    {DRAFTS_MAX, 300, 0.03}, {32, 4000, 0.02}, {8, 20000, 0.01}, {4, 40000, 0.003}};
+    {SHAPES_MAX, 300, 0.03}, {32, 4000, 0.02}, {8, 20000, 0.01}, {4, 40000, 0.003}};
+static const struct round part_rounds[ROUNDS] = {{PARTS_MAX * PART_STARTS, 150, 0.03},
+                                                 {6, 3000, 0.02},
+                                                 {2, 12000, 0.01},
+                                                 {1, 20000, 0.003}};
 static const struct round quick_rounds[QUICK_ROUNDS] = {
     {12, 150, 0.03}, {4, 400, 0.015}, {1, 800, 0.005}};
 
@@ -331,20 +335,15 @@ climb_quickly(struct searcher *searcher)
 }
 
 static void
-climb_rounds(struct searcher *searcher)
+climb_rounds(struct searcher *searcher, const struct round *list)
 {
-    if (searcher->request->quick) {
-        climb_quickly(searcher);
-        return;
-    }
     int64_t quarters = patience_quarters(searcher->board);
     for (int r = 0; r < ROUNDS; r++) {
-        int most =
-            searcher->count < rounds[r].drafts ? searcher->count : rounds[r].drafts;
+        int most = searcher->count < list[r].drafts ? searcher->count : list[r].drafts;
         for (int i = 0; i < most; i++)
-            searcher->weighed += climb(
-                searcher->board, searcher->drafts[i], rounds[r].tries * quarters / 4,
-                rounds[r].threshold, (uint64_t)(r * SHAPES_MAX + i + 1));
+            searcher->weighed +=
+                climb(searcher->board, searcher->drafts[i], list[r].tries * quarters / 4,
+                      list[r].threshold, (uint64_t)(r * SHAPES_MAX + i + 1));
         sort_drafts(searcher);
         drop_twins(searcher);
     }
@@ -612,20 +611,42 @@ start_in_parts(struct searcher *searcher)
     fleet_free(part);
 }
 
+/* They climb among themselves, so that they take no place from what begins with all. */
+static void
+look_at_parts(struct searcher *searcher)
+{
+    struct searcher others = {
+        .request = searcher->request, .fleet = searcher->fleet, .board = searcher->board};
+    start_in_parts(&others);
+    climb_rounds(&others, part_rounds);
+    for (int i = 0; i < others.count; i++) {
+        if (searcher->count < DRAFTS_MAX)
+            searcher->drafts[searcher->count++] = others.drafts[i];
+        else
+            free(others.drafts[i]);
+    }
+    searcher->weighed += others.weighed;
+    sort_drafts(searcher);
+    drop_twins(searcher);
+}
+
 /* Everything but the answer: drafts, best first. */
 static void
 find_drafts(struct searcher *searcher)
 {
     const struct fleet_request *request = searcher->request;
     seat_shapes(searcher);
-    if (!request->quick && !exhaust_feasible(searcher->board))
-        start_in_parts(searcher);
     if (!request->quick && searcher->count == 0)
         go_alone(searcher);
     if (request->quick &&
         !(searcher->count > 0 && searcher->drafts[0]->worth.breach <= 0.0))
         fit_in(searcher);
-    climb_rounds(searcher);
+    if (request->quick)
+        climb_quickly(searcher);
+    else
+        climb_rounds(searcher, rounds);
+    if (!request->quick && !exhaust_feasible(searcher->board))
+        look_at_parts(searcher);
     if (!request->quick && exhaust_feasible(searcher->board))
         search_all(searcher);
     replay_rounds(searcher);

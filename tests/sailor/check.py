@@ -10,6 +10,7 @@ end the line that tests/run.sh adds up. Needs nothing but this folder and the bi
 import argparse
 import json
 import os
+import random
 import re
 import resource
 import subprocess
@@ -160,6 +161,42 @@ def long_row_of_five_zones_of_128():
 def long_row_of_three_types_of_256():
     case = Case({(A, C): 256, (V, C): 256, (G, C): 256})
     valid(case, case.plan())
+
+
+def parts_of(pools):
+    """The pools without each zone, each type and each one of them."""
+    parts = [{k: n for k, n in pools.items() if zone != k[1]} for _, zone in pools]
+    parts += [{k: n for k, n in pools.items() if device != k[0]} for device, _ in pools]
+    parts += [{k: n for k, n in pools.items() if k != without} for without in pools]
+    return [part for at, part in enumerate(parts) if part and part not in parts[:at]]
+
+
+def no_part_is_better(pools, model, batch):
+    case = Case(pools, model=model, batch=batch)
+    found = case.run("--json").returncode == 0
+    took = valid(case, case.plan())["iteration_s"] if found else float("inf")
+    for part in parts_of(pools):
+        done = Case(part, model=model, batch=batch).run("--json")
+        part_s = json.loads(done.stdout)["predicted"]["iteration_s"] if done.returncode == 0 else took
+        that(took <= part_s * (1 + 1e-9), f"{took:.6f} s with {pools_text(pools)}, {part_s:.6f} s with {pools_text(part)}")
+
+
+def no_part_of_devices_of_five_sorts_is_better():
+    no_part_is_better({(G, C): 25, (V, C): 13, (A, B): 34, (A, FIVE[2]): 7, (V, FIVE[2]): 41}, "GPT-Neo-2.7", 512)
+
+
+def long_no_part_of_random_pools_is_better():
+    first, count = int(os.environ.get("FLOTILLA_SEED", 1)), int(os.environ.get("FLOTILLA_SEEDS", 12))
+    for seed in range(first, first + count):
+        chance = random.Random(seed)
+        pools = {}
+        for _ in range(chance.randint(2, 5)):
+            device = chance.choice([A, A, V, V, G])
+            pools[device, C if device == G else chance.choice(FIVE)] = chance.randint(2, 96)
+        try:
+            no_part_is_better(pools, chance.choice(["OPT-350", "GPT-Neo-2.7"]), chance.choice([512, 1024, 2048]))
+        except Wrong as wrong:
+            raise Wrong(f"seed {seed}: {wrong}") from wrong
 
 
 # ---- the published planner's faults, by their numbers ----
@@ -544,7 +581,8 @@ def a_run_of_any_model_and_device_in_the_data_is_judged():
 def checks(long):
     own = [f for name, f in list(globals().items())
            if callable(f) and getattr(f, "__module__", "") == __name__ and not isinstance(f, type)]
-    tools = {that, pools_text, valid, at_least, zones, without_seconds, numbers_of, checks, main}
+    tools = {that, pools_text, valid, at_least, zones, without_seconds, numbers_of, checks, main,
+             parts_of, no_part_is_better}
     return [f for f in own if f not in tools and (long or not f.__name__.startswith("long_"))]
 
 
