@@ -49,5 +49,7 @@ for program in $before $after; do
     failed=$((failed + bad))
     skipped=$((skipped + skips))
 done
+# What failed stands beside the closing line, whatever came after it.
+grep -hE '^[^ ]+:[0-9]+:[FE]:' "$folder"/*.out
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" -eq 0 ]
