@@ -132,14 +132,25 @@ tell_step(const char *step)
 
 /* ---- leave ---- */
 
+/* It first looks whether the node is in its swarm. */
+static void
+start_leave(bool entered)
+{
+    start("leave", NULL, NULL);
+    ck_assert_msg(strstr(heard, "\"status\"") != NULL, "%s", heard);
+    tell(entered ? "{\"done\":true,\"status\":{\"entered\":true}}\n"
+                 : "{\"done\":true,\"status\":{\"entered\":false}}\n");
+    hear();
+    ck_assert_msg(strstr(heard, "\"leave\"") != NULL, "%s", heard);
+}
+
 START_TEST(leaving_in_order_is_done)
 {
     BEGIN();
     static const char *const good[] = {"left", "the last member goes", "asked to leave"};
     for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
         char line[128];
-        start("leave", NULL, NULL);
-        ck_assert_msg(strstr(heard, "\"leave\"") != NULL, "%s", heard);
+        start_leave(true);
         tell("{\"event\":\"leader\",\"term\":3}\n");
         snprintf(line, sizeof(line), "{\"event\":\"stop\",\"reason\":\"%s\"}\n", good[i]);
         tell(line);
@@ -152,15 +163,18 @@ END_TEST
 START_TEST(a_node_that_ends_before_it_is_planned_out_has_not_left)
 {
     BEGIN();
-    start("leave", NULL, NULL);
+    start_leave(true);
     tell("{\"event\":\"stop\",\"reason\":\"left without a new epoch\"}\n");
     ck_assert_int_eq(hang_up(), 1);
     said(
         "flotilla leave: the node ended, but no plan without it was made (left without a "
         "new epoch)");
-    start("leave", NULL, NULL);
+    start_leave(true);
     ck_assert_int_eq(hang_up(), 1);
     said("(it did not say why)");
+    start_leave(false);
+    ck_assert_int_eq(hang_up(), 0);
+    said("it had not joined its swarm yet");
 }
 END_TEST
 
