@@ -75,6 +75,7 @@ struct gossip {
     struct gossip_options options;
     struct id before_id; /* admits, too, while members change over; else empty */
     bool replaced;       /* there was another secret than options.admit_id's */
+    bool readmit; /* the admission keys have changed: accusations are looked at anew */
     struct id id;
     struct table table;
     struct entry *self; /* in the table; NULL until gossip_self() */

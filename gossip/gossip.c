@@ -179,6 +179,8 @@ gossip_admissions(struct gossip *gossip, const struct id *admit_id,
 {
     if (replaced || !id_equal(&gossip->options.admit_id, admit_id))
         gossip->replaced = true;
+    gossip->readmit = gossip->readmit || !id_equal(&gossip->options.admit_id, admit_id) ||
+                      !id_equal(&gossip->before_id, before_id);
     gossip->options.admit_id = *admit_id;
     gossip->before_id = *before_id;
 }
@@ -523,6 +525,22 @@ forget(struct gossip *gossip, struct effects *effects)
     }
 }
 
+/* An accusation under a key that admits nobody any more is left out by all who get it, the
+ * accused too: it could never be refuted. */
+static void
+readmit(struct gossip *gossip, struct effects *effects)
+{
+    const struct set *suspects = &gossip->table.sets[SET_SUSPECT];
+    gossip->readmit = false;
+    for (size_t i = suspects->count; i-- > 0;) {
+        struct entry *entry = suspects->list[i];
+        if (entry_readmit(entry, &gossip->options.swarm, &gossip->options.admit_id,
+                          &gossip->before_id))
+            core_settle(gossip, entry, false, "who accused it has an older secret",
+                        effects);
+    }
+}
+
 void
 gossip_tick(struct gossip *gossip, int64_t now_ms, struct effects *effects)
 {
@@ -530,6 +548,8 @@ gossip_tick(struct gossip *gossip, int64_t now_ms, struct effects *effects)
     allow_for_lateness(gossip);
     if (!gossip->self)
         return;
+    if (gossip->readmit)
+        readmit(gossip, effects);
     probe_tick(gossip, effects);
     core_issue_held(gossip, false, effects);
     core_want_again(gossip, effects);

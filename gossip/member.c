@@ -102,6 +102,31 @@ entry_accuse(struct entry *entry, const struct accusation *accusation)
     return true;
 }
 
+bool
+entry_readmit(struct entry *entry, const struct id *swarm, const struct id *admit_id,
+              const struct id *before_id)
+{
+    struct charges *charges = entry->charges;
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < entry_charges(entry); i++) {
+        const struct accusation *said = &charges->list[i];
+        if (secret_admitted(admit_id, swarm, &said->accuser, said->admission) ||
+            (!id_empty(before_id) &&
+             secret_admitted(before_id, swarm, &said->accuser, said->admission)))
+            charges->list[kept++] = *said;
+    }
+    if (!charges || kept > 0) {
+        if (charges)
+            charges->count = kept;
+        return false;
+    }
+    free(charges);
+    entry->charges = NULL;
+    entry->denied = false;
+    entry->refused_ms = entry->told_ms = 0;
+    return true;
+}
+
 void
 entry_record(struct entry *entry, const struct record *record, const void *bytes,
              size_t len)

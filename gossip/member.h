@@ -112,6 +112,10 @@ unsigned table_merge(struct table *table, const struct statement *statement,
 bool entry_accuse(struct entry *entry, const struct accusation *accusation);
 const struct accusation *entry_accused_by(const struct entry *entry, const struct id *id);
 uint32_t entry_charges(const struct entry *entry); /* how many accuse it */
+/* Drop what is said against it by who is admitted under neither key (`before`: empty when
+ * there is none). True: nothing is left of it. */
+bool entry_readmit(struct entry *entry, const struct id *swarm, const struct id *admit_id,
+                   const struct id *before_id);
 /* Accusers other than `id` whose word is at least `kind`. */
 unsigned entry_accusers(const struct entry *entry, const struct id *id,
                         enum accusation_kind kind);

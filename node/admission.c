@@ -641,6 +641,15 @@ let_known_in(struct node *node)
             admit_allow(node->admit, &node->view->former[i]);
 }
 
+static void
+end_evicted(struct node *node, int64_t now)
+{
+    if (node->admission->ends_ms && now >= node->admission->ends_ms)
+        node_stop(node, 1,
+                  "this node was evicted from its swarm, and its key cannot return; to "
+                  "join again it needs an empty data folder, and so another identity");
+}
+
 void
 admission_committed(struct node *node, const struct policy *before)
 {
@@ -666,16 +675,17 @@ admission_committed(struct node *node, const struct policy *before)
         if (admission->wanted[i].request.version != policy->version)
             wanted_remove(admission, i);
     secrets_tick(node, now);
-    if (id_set_has(&policy->evicted, &node->id))
-        node_stop(node, 1,
-                  "this node was evicted from its swarm, and its key cannot return; to "
-                  "join again it needs an empty data folder, and so another identity");
+    /* Who decided on its own eviction tells the others first. */
+    if (id_set_has(&policy->evicted, &node->id) && admission->ends_ms == 0)
+        admission->ends_ms = id_empty(&before->admit_id) ? now : now + CUT_MS;
+    end_evicted(node, now);
 }
 
 void
 admission_tick(struct node *node, int64_t now)
 {
     struct admission *admission = node->admission;
+    end_evicted(node, now);
     if (agree_role(node->agree) != AGREE_LEADER)
         while (admission->wanted_count > 0)
             wanted_remove(admission, admission->wanted_count - 1);

@@ -56,6 +56,7 @@ struct admission {
     int secrets_at;                  /* the next one's place */
     int64_t secret_asked_ms;
     size_t secret_asked;   /* whom to ask next */
+    int64_t ends_ms;       /* this node is evicted, and ends then; 0: it is not */
     int64_t door_since_ms; /* it should be open, and could not be opened, since; 0 */
     /* Whose connections are to be closed, when, and how often still. */
     struct {

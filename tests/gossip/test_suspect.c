@@ -103,6 +103,28 @@ suspects_after(int64_t tick_ms)
     return result;
 }
 
+/* Nobody would tell the accused of it, who leaves out what rests on an older secret. */
+START_TEST(what_is_said_by_a_secret_that_is_over_is_dropped)
+{
+    talk_begin(6, 6);
+    struct draft rumors = {0};
+    struct secret *next = secret_make();
+    talk_announce(&rumors, 1, 1ULL << 32, 0, 2, 1, ACCUSE_SUSPECT);
+    ck_assert_int_eq(talk_receive(2, FRAME_RUMORS, &rumors), 0);
+    ck_assert_int_eq(net_view(&net, 0, 1), MEMBER_SUSPECT);
+    for (int over = 0; over <= 1; over++) {
+        struct id before = over ? (struct id){0} : *secret_admit_id(net.secret);
+        gossip_admissions(us, secret_admit_id(next), &before, true);
+        effects_clear(&effects);
+        net.now_ms += 100;
+        gossip_tick(us, net.now_ms, &effects);
+        ck_assert_int_eq(net_view(&net, 0, 1), over ? MEMBER_ALIVE : MEMBER_SUSPECT);
+    }
+    secret_free(next);
+    talk_end();
+}
+END_TEST
+
 START_TEST(who_hardly_runs_waits_for_others_up_to_four_times_as_long)
 {
     int64_t usual_ms = suspects_after(0), starved_ms = suspects_after(50);
@@ -255,6 +277,7 @@ suite_suspect(void)
     TCase *tests = suite_case(suite, "death", 180);
     tcase_add_test(tests, who_hardly_runs_waits_for_others_up_to_four_times_as_long);
     tcase_add_test(tests, one_accuser_alone_kills_nobody_where_others_could_say_so);
+    tcase_add_test(tests, what_is_said_by_a_secret_that_is_over_is_dropped);
     tcase_add_test(tests,
                    a_watched_member_that_dies_is_known_dead_within_fifteen_seconds);
     tcase_add_test(tests, a_watched_member_is_left_alone_while_it_is_heard);
