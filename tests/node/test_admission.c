@@ -481,8 +481,13 @@ START_TEST(a_copied_data_folder_is_named_on_both_nodes_and_the_member_goes_on)
     peer_logs(&two, 5000, "another process has this node's identity");
     peer_logs(&two, 1000, "goes on");
     peer_event(&two, 1000, NULL, "\"event\":\"twin\"", "\"goes_on\":true", NULL);
-    /* The swarm has the member that it had. */
-    DO("status", "--data", one.data);
+    /* The swarm has the member that it had, once that one has spoken for itself. */
+    for (int64_t until = clock_ms() + 10000; clock_ms() < until;) {
+        DO("status", "--data", one.data);
+        if (strstr(said(), two.address))
+            break;
+        clock_sleep_ms(50);
+    }
     ck_assert_msg(strstr(said(), two.address), "%s", said());
     struct json *status = peer_status(&two);
     ck_assert(json_bool(json_get(status, "member"), false));
