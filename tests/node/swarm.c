@@ -427,3 +427,10 @@ peer_status(const struct peer *peer)
     buf_release(&out);
     return status;
 }
+
+void
+swarm_nobody_lost(const char *line)
+{
+    ck_assert_msg(strstr(line, "\"cause\":\"job\"") || strstr(line, "\"cause\":\"slow\""),
+                  "%s", line);
+}

@@ -59,6 +59,9 @@ void swarm_line(const char *path, int64_t timeout_ms, char line[8192], const cha
                 ...) __attribute__((sentinel));
 void peer_event(const struct peer *peer, int64_t timeout_ms, char line[8192],
                 const char *first, ...) __attribute__((sentinel));
+/* This line is of the newest epoch: it began with the job, or is a better plan by measured
+ * speed. */
+void swarm_nobody_lost(const char *line);
 void peer_logs(const struct peer *peer, int64_t timeout_ms, const char *text);
 
 /* The largest step that a node has applied, 0: none. */

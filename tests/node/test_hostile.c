@@ -50,14 +50,6 @@ teardown(void)
     buf_release(&out);
 }
 
-/* The newest epoch began with the job, or is a better plan by measured speed. */
-static void
-nobody_was_lost(const char *line)
-{
-    ck_assert_msg(strstr(line, "\"cause\":\"job\"") || strstr(line, "\"cause\":\"slow\""),
-                  "%s", line);
-}
-
 static int64_t
 resident_mib(const struct peer *peer)
 {
@@ -247,7 +239,7 @@ START_TEST(strangers_who_hold_handshakes_open_or_have_no_key_take_nothing_away)
     /* Nobody was lost for it, and the door still opens. */
     char line[8192];
     peer_event(&two, 1000, line, "\"event\":\"epoch\"", NULL);
-    nobody_was_lost(line);
+    swarm_nobody_lost(line);
     int64_t after = resident_mib(&one);
     ck_assert_msg(after - before < 64, "%lld MiB before, %lld MiB after",
                   (long long)before, (long long)after);
@@ -370,7 +362,7 @@ START_TEST(a_peer_that_says_nonsense_or_too_much_is_named_and_hung_up_on)
                   (long long)before, (long long)after);
     char line[8192];
     peer_event(&two, 1000, line, "\"event\":\"epoch\"", NULL);
-    nobody_was_lost(line);
+    swarm_nobody_lost(line);
     key_free(key);
     loop_free(loop);
     loop_teardown();
@@ -481,7 +473,7 @@ START_TEST(what_a_peer_forges_or_repeats_of_another_changes_nothing_and_is_named
     ck_assert_str_eq(after, two.address);
     char line[8192];
     peer_event(&two, 1000, line, "\"event\":\"epoch\"", NULL);
-    nobody_was_lost(line);
+    swarm_nobody_lost(line);
     dial_close(dial);
     buf_release(&old);
     buf_release(&forged);
