@@ -60,13 +60,14 @@ out:
     return status;
 }
 
-bool
+int
 control_tell(const char *folder, const char *request)
 {
     int fd = dial(folder);
     size_t len = strlen(request);
-    bool told = fd >= 0 && send(fd, request, len, MSG_NOSIGNAL) == (ssize_t)len;
-    if (fd >= 0)
+    if (fd >= 0 && send(fd, request, len, MSG_NOSIGNAL) != (ssize_t)len) {
         close(fd);
-    return told;
+        return -1;
+    }
+    return fd;
 }

@@ -10,8 +10,8 @@
 /* The status document, or NULL when there is none within `timeout_ms`; free it. Its root
  * is the answer: look under "status". */
 struct json *control_status(const char *folder, int timeout_ms);
-/* Tell it something, a line of JSON, and do not wait for the answer. False: nobody is
- * there. */
-bool control_tell(const char *folder, const char *request);
+/* Ask it for something, a line of JSON, without waiting for the answer: the talk, to be
+ * closed, since a request ends with it. -1: nobody is there. */
+int control_tell(const char *folder, const char *request);
 
 #endif

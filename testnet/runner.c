@@ -47,7 +47,8 @@ struct runner {
     struct machine machines[TESTNET_NODES_MAX];
     struct address via[TESTNET_NODES_MAX][TESTNET_ZONES_MAX]; /* of a node, from a zone */
     bool fired[TESTNET_EVENTS_MAX];
-    int last_victim[2]; /* of "leader" and of "worker" */
+    int talks[TESTNET_EVENTS_MAX], talks_count; /* requests, until the end */
+    int last_victim[2];                         /* of "leader" and of "worker" */
     struct process train;
     char job[PATH_BYTES_MAX], train_log[PATH_BYTES_MAX];
     bool submitting, submitted;
@@ -540,9 +541,12 @@ evict(struct runner *runner, int node)
     snprintf(request, sizeof(request), "{\"command\": \"evict\", \"node\": \"%s\"}\n",
              runner->scenario->nodes[node].name);
     for (int i = 0; i < runner->scenario->nodes_count; i++) {
-        if (i == node || !runs(runner, i) || runner->machines[i].asked ||
-            !control_tell(runner->machines[i].folder, request))
+        if (i == node || !runs(runner, i) || runner->machines[i].asked)
             continue;
+        int talk = control_tell(runner->machines[i].folder, request);
+        if (talk < 0)
+            continue;
+        runner->talks[runner->talks_count++] = talk;
         runner->machines[node].asked = runner->machines[node].evicted = true;
         return true;
     }
@@ -789,5 +793,7 @@ runner_run(const struct scenario *scenario, const struct runner_options *options
         report->peak_rss_bytes[i] = runner->machines[i].process.peak_rss_bytes;
         tail_release(&runner->machines[i].tail);
     }
+    for (int i = 0; i < runner->talks_count; i++)
+        close(runner->talks[i]);
     free(runner);
 }
