@@ -55,7 +55,9 @@ struct admission {
     struct id made_for[SECRETS_MAX]; /* made here, to evict this one; empty: not so */
     int secrets_at;                  /* the next one's place */
     int64_t secret_asked_ms;
-    size_t secret_asked;   /* whom to ask next */
+    size_t secret_asked; /* whom to ask next */
+    /* Who was asked, as one ahead of us, for whichever is in force; none: nobody. */
+    struct id secret_asked_of;
     int64_t ends_ms;       /* this node is evicted, and ends then; 0: it is not */
     int64_t door_since_ms; /* it should be open, and could not be opened, since; 0 */
     /* Whose connections are to be closed, when, and how often still. */
@@ -126,6 +128,9 @@ void secrets_hand_out(struct node *node, const struct secret *secret,
                       const struct id *except);
 int secrets_received(struct node *node, const struct frame *frame, struct err *err);
 int secrets_asked(struct node *node, const struct frame *frame, struct err *err);
+/* Ask this one for the secret that is in force, by what it knows: we are too far behind to know which
+ * that is. What it hands us opens its own door only (enter_handed()). */
+void secrets_ask(struct node *node, const struct id *of);
 void secrets_recall(struct node *node); /* one that was made here before the last end */
 
 /* ---- asks.c ---- */

@@ -298,9 +298,10 @@ start_joining(struct node *node, struct err *err)
         writer_bytes(&request, proof, sizeof(proof));
     }
     const struct address *seed = address_route(&node->config.routes, &node->seed);
-    struct join_keys keys = {.client_public = secret_joiner_public(node->secret),
-                             .client_secret = secret_joiner_secret(node->secret),
-                             .server_public = secret_join_public(node->secret)};
+    const struct secret *secret = node->handed ? node->handed : node->secret;
+    struct join_keys keys = {.client_public = secret_joiner_public(secret),
+                             .client_secret = secret_joiner_secret(secret),
+                             .server_public = secret_join_public(secret)};
     if (node->invite)
         keys = (struct join_keys){.client_public = key_curve_public(node->invite),
                                   .client_secret = key_curve_secret(node->invite),
@@ -341,14 +342,18 @@ enter_tick(struct node *node, int64_t now)
         say_join_result(node, now);
 }
 
-/* Ask there as a joiner would: it lets us in, and tells us the newest decree. */
+/* Ask there as a joiner would: it lets us in, and tells us the newest decree. `handed`
+ * (taken; or NULL): by this secret instead of ours. */
 static void
-ask_again(struct node *node, const struct address *at, const char *name, const char *why)
+ask_again(struct node *node, const struct address *at, const char *name, const char *why,
+          struct secret *handed)
 {
     struct err err;
     node->seed = *at;
     join_client_close(node->join_client);
     node->join_client = NULL;
+    secret_free(node->handed);
+    node->handed = handed;
     node->asks_again = true;
     log_warn("node", "%s; asking %s as a joiner", why, name);
     if (start_joining(node, &err))
@@ -362,8 +367,23 @@ ask_as_joiner(struct node *node, const struct record *of, const char *why)
     struct err err;
     if (id_equal(&of->id, &node->id) || address_parse(of->address, &at, &err))
         return false;
-    ask_again(node, &at, of->name, why);
+    ask_again(node, &at, of->name, why, NULL);
     return true;
+}
+
+void
+enter_handed(struct node *node, const struct id *from, struct secret *secret)
+{
+    const struct member *member = gossip_find(node->gossip, from);
+    struct address at;
+    struct err err;
+    if (!member || address_parse(member->record->address, &at, &err)) {
+        secret_free(secret);
+        return;
+    }
+    node->caught_up_ms = clock_ms();
+    ask_again(node, &at, member->record->name,
+              "the swarm's secret was replaced while this node was away", secret);
 }
 
 /* Outside, and connected with nobody that answers: the seed may have gone right after it
@@ -393,7 +413,7 @@ ask_where_joined(struct node *node, int64_t now)
         return false;
     node->caught_up_ms = now;
     address_text(at, text);
-    ask_again(node, at, text, "this node has not found its swarm again");
+    ask_again(node, at, text, "this node has not found its swarm again", NULL);
     return true;
 }
 
@@ -424,15 +444,18 @@ enter_catch_up(struct node *node, int64_t now)
     if ((!behind && ask_who_denies(node, now)) || ask_where_joined(node, now) || !behind)
         return;
     node->caught_up_ms = now;
-    /* Any member that is alive will do for a seed: another one each time. */
+    /* Any member that is alive will do for a seed: another one each time. If the secret
+     * was replaced meanwhile its door is shut to ours: it is asked for the one in force. */
     size_t count = gossip_count(node->gossip);
     for (size_t i = 0; i < count; i++) {
         const struct member *member =
             gossip_at(node->gossip, (i + (size_t)(now / CATCH_UP_MS)) % count);
         if (member->state == MEMBER_ALIVE &&
             ask_as_joiner(node, member->record,
-                          "too far behind for the others' certificates"))
+                          "too far behind for the others' certificates")) {
+            secrets_ask(node, &member->record->id);
             return;
+        }
     }
 }
 

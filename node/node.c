@@ -532,6 +532,7 @@ node_close(struct node *node)
     bulk_close(node->bulk);
     mesh_close(node->mesh);
     join_client_close(node->join_client);
+    secret_free(node->handed);
     join_server_close(node->join_server);
     admission_close(node);
     twin_close(node->twin);

@@ -124,9 +124,10 @@ struct node {
     struct node_config config;
     struct key *key;
     struct secret *secret;
-    bool secret_given;  /* at the start; until a decree comes that we did not know, it may
+    bool secret_given; /* at the start; until a decree comes that we did not know, it may
                            be newer than what we know */
-    struct key *invite; /* that it comes by; NULL: by the secret */
+    struct secret *handed; /* that who is asked as a seed handed us; NULL: ours does */
+    struct key *invite;    /* that it comes by; NULL: by the secret */
     struct id id;
     char name[NAME_BYTES_MAX + 1];
     struct id swarm;
@@ -266,6 +267,8 @@ void enter_record(struct node *node); /* our record to gossip, as things are now
 void enter_tick(struct node *node, int64_t now);
 /* Far behind everybody: take the newest decree from a member as a joiner would. */
 void enter_catch_up(struct node *node, int64_t now);
+/* The member that was asked hands us the secret in force: asked as a joiner by it. Takes the secret. */
+void enter_handed(struct node *node, const struct id *from, struct secret *secret);
 void enter_meet(struct node *node, const struct member *member);
 
 /* ---- seed.c ---- */

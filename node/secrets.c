@@ -170,9 +170,22 @@ secrets_received(struct node *node, const struct frame *frame, struct err *err)
     struct secret *secret = secret_unseal(frame->body, node->key, err);
     if (!secret)
         return -1;
+    struct admission *admission = node->admission;
+    bool asked = id_equal(&admission->secret_asked_of, &frame->from);
+    bool ours = id_equal(secret_admit_id(secret), secret_admit_id(node->secret));
     /* Whoever sent it: it is taken only if its admission key is the one decided on. */
     secrets_keep(node, secret);
     secrets_tick(node, clock_ms());
+    if (!asked)
+        return 0;
+    admission->secret_asked_of = (struct id){0};
+    if (ours || !agree_behind(node->agree, clock_ms()))
+        return 0;
+    /* What was decided is behind a door that this one opens. */
+    secret = secret_unseal(frame->body, node->key, err);
+    if (!secret)
+        return -1;
+    enter_handed(node, &frame->from, secret);
     return 0;
 }
 
@@ -188,12 +201,29 @@ secrets_asked(struct node *node, const struct frame *frame, struct err *err)
     if (reader_close(&reader, err))
         return -1;
     const struct policy *policy = &node->view->policy;
-    if (!in_force(node, node->secret) || !id_equal(&admit_id, &policy->admit_id))
+    if (!in_force(node, node->secret) ||
+        (!id_empty(&admit_id) && !id_equal(&admit_id, &policy->admit_id)))
         return 0;
     if (!may_have(node, &frame->from) || !admission_known(node, &frame->from))
         return err_set(err, ERR_AUTH, "the secret is asked for by no member");
     send_secret(node, &frame->from, node->secret);
     return 0;
+}
+
+static void
+send_ask(struct node *node, const struct id *to, const struct id *admit_id)
+{
+    struct buf body = {0};
+    writer_id(&body, admit_id);
+    node_send(node, to, FRAME_SECRET_ASK, &body);
+    buf_release(&body);
+}
+
+void
+secrets_ask(struct node *node, const struct id *of)
+{
+    node->admission->secret_asked_of = *of;
+    send_ask(node, of, &(struct id){0});
 }
 
 /* One member at a time. */
@@ -209,10 +239,7 @@ ask_around(struct node *node, int64_t now)
         const struct id *id = &node->decree.members[at].id;
         if (id_equal(id, &node->id) || !mesh_connected(node->mesh, id))
             continue;
-        struct buf body = {0};
-        writer_id(&body, &node->view->policy.admit_id);
-        node_send(node, id, FRAME_SECRET_ASK, &body);
-        buf_release(&body);
+        send_ask(node, id, &node->view->policy.admit_id);
         return;
     }
 }
