@@ -434,6 +434,25 @@ ask_who_denies(struct node *node, int64_t now)
                                           "a member does not know this node");
 }
 
+/* Any member that is alive will do for a seed: another one each time. If the secret was
+ * replaced meanwhile its door is shut to ours: it is asked for the one in force. */
+static bool
+ask_who_is_ahead(struct node *node)
+{
+    size_t count = gossip_count(node->gossip);
+    for (size_t i = 0; i < count; i++) {
+        const struct member *member =
+            gossip_at(node->gossip, node->caught_up_by++ % count);
+        if (member->state == MEMBER_ALIVE &&
+            ask_as_joiner(node, member->record,
+                          "too far behind for the others' certificates")) {
+            secrets_ask(node, &member->record->id);
+            return true;
+        }
+    }
+    return false;
+}
+
 void
 enter_catch_up(struct node *node, int64_t now)
 {
@@ -441,22 +460,17 @@ enter_catch_up(struct node *node, int64_t now)
         return;
     bool behind = agree_behind(node->agree, now);
     /* Who denies us is there; where we joined there may be nobody any more. */
-    if ((!behind && ask_who_denies(node, now)) || ask_where_joined(node, now) || !behind)
+    if (!behind && ask_who_denies(node, now))
         return;
-    node->caught_up_ms = now;
-    /* Any member that is alive will do for a seed: another one each time. If the secret
-     * was replaced meanwhile its door is shut to ours: it is asked for the one in force. */
-    size_t count = gossip_count(node->gossip);
-    for (size_t i = 0; i < count; i++) {
-        const struct member *member =
-            gossip_at(node->gossip, (i + (size_t)(now / CATCH_UP_MS)) % count);
-        if (member->state == MEMBER_ALIVE &&
-            ask_as_joiner(node, member->record,
-                          "too far behind for the others' certificates")) {
-            secrets_ask(node, &member->record->id);
+    /* Who is ahead and where we joined, in turn: each may be the only one that helps. */
+    if (behind) {
+        node->caught_up_ms = now;
+        node->asked_ahead = !node->asked_ahead;
+        if (node->asked_ahead && ask_who_is_ahead(node))
             return;
-        }
     }
+    if (!ask_where_joined(node, now) && behind)
+        ask_who_is_ahead(node);
 }
 
 /* ---- founding ---- */
