@@ -396,6 +396,14 @@ agree_behind(const struct agree *agree, int64_t now_ms)
 }
 
 void
+agree_ask(struct agree *agree, int64_t now_ms, const struct id *node,
+          struct effects *effects)
+{
+    if (agree->founded)
+        decide_fetch(agree, now_ms, node, effects);
+}
+
+void
 agree_tell(struct agree *agree, int64_t now_ms, const struct id *node, uint64_t epoch,
            struct effects *effects)
 {

@@ -146,6 +146,9 @@ int64_t agree_heard_ms(const struct agree *agree,
 /* For seconds nobody had the links from our decree to a newer one that there is: import
  * it from a seed. */
 bool agree_behind(const struct agree *agree, int64_t now_ms);
+/* Ask one more node than those that the decree names for what it knows. */
+void agree_ask(struct agree *agree, int64_t now_ms, const struct id *node,
+               struct effects *effects);
 /* A node that is known to be in this epoch, an older one than ours: tell it, once in a
  * while. */
 void agree_tell(struct agree *agree, int64_t now_ms, const struct id *node,

@@ -453,9 +453,32 @@ ask_who_is_ahead(struct node *node)
     return false;
 }
 
+/* Nobody leads: all that our decree names may be gone, or refuse us. Whoever is connected
+ * with us may know of a newer one; gossip does not tell of it if the secret was replaced. */
+static void
+ask_whoever_hears(struct node *node, int64_t now)
+{
+    if (!id_empty(agree_leader(node->agree)))
+        node->asked_others_ms = now;
+    if (now - node->asked_others_ms < CATCH_UP_MS)
+        return;
+    node->asked_others_ms = now;
+    size_t count = gossip_count(node->gossip);
+    for (size_t i = 0; i < count; i++) {
+        const struct member *member =
+            gossip_at(node->gossip, node->asked_others_by++ % count);
+        const struct id *id = &member->record->id;
+        if (id_equal(id, &node->id) || !mesh_connected(node->mesh, id))
+            continue;
+        agree_ask(node->agree, now, id, &node->effects);
+        return;
+    }
+}
+
 void
 enter_catch_up(struct node *node, int64_t now)
 {
+    ask_whoever_hears(node, now);
     if (now - node->caught_up_ms < CATCH_UP_MS)
         return;
     bool behind = agree_behind(node->agree, now);

@@ -219,9 +219,11 @@ struct node {
     char stop_reason[ERR_MSG_SIZE];
     bool broken; /* a promise could not be made durable: nothing more leaves */
     int halts_asked, halts_answered;
-    int64_t caught_up_ms;      /* last try to catch up by a seed */
-    size_t caught_up_by;       /* which member is tried next, of those that gossip has */
-    bool asked_ahead;          /* the last try was at one of them */
+    int64_t caught_up_ms;    /* last try to catch up by a seed */
+    size_t caught_up_by;     /* which member is tried next, of those that gossip has */
+    bool asked_ahead;        /* the last try was at one of them */
+    int64_t asked_others_ms; /* who was asked for its decree, nobody leading */
+    size_t asked_others_by;
     uint32_t rival_generation; /* another recovery made it, too; 0: none did */
     /* A member that does not admit us, and since when: it has forgotten us, or never
      * heard of us. 0: nobody. */
