@@ -60,7 +60,7 @@ override LDFLAGS += -fsanitize=$(SAN)
 endif
 
 # Folders from the bottom up; a test of one folder links what is at its level and below.
-FOLDERS  := transport/base transport gossip planner node/engine node testnet
+FOLDERS  := transport/base transport gossip planner node/engine node/plan node node/command testnet
 sources   = $(filter-out node/main.c,$(wildcard $(1)/*.c))
 obj       = $(patsubst %,$(BUILD)/obj/%.o,$(1))
 CORE     := $(foreach f,$(FOLDERS),$(call sources,$(f)))
@@ -113,10 +113,9 @@ SIM_WRAPS := socket bind listen accept4 recv send signalfd sigprocmask open clos
 SIM_OUT   := transport/base/log.c transport/base/mailbox.c transport/loop.c transport/socket.c \
              $(wildcard transport/mesh*.c) transport/admit.c transport/join.c transport/twin.c \
              transport/group_ring.c \
-             $(wildcard transport/bulk*.c) node/events.c node/command.c node/doctor.c node/show.c \
-             node/show_status.c $(wildcard node/cmd_*.c)
-SIM_CORE  := $(filter-out $(SIM_OUT),$(foreach f,transport/base transport gossip planner node,\
-             $(call sources,$(f)))) node/engine/recover.c \
+             $(wildcard transport/bulk*.c) node/events.c node/doctor.c
+SIM_CORE  := $(filter-out $(SIM_OUT),$(foreach f,transport/base transport gossip planner node/plan \
+             node,$(call sources,$(f)))) node/engine/recover.c \
              node/engine/lineage.c tests/gossip/agree_history.c
 $(BUILD)/sim: $(call obj,$(wildcard tests/sim/*.c) $(SIM_CORE))
 	$(CC) $(LDFLAGS) $(SIM_WRAPS:%=-Wl,--wrap=%) -o $@ $^ $(LDLIBS)

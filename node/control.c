@@ -8,7 +8,7 @@
 #include "node/admission.h"
 #include "node/engine/train.h"
 #include "node/node.h"
-#include "node/plan_live.h"
+#include "node/plan/live.h"
 #include "node/status.h"
 #include "transport/base/alloc.h"
 #include "transport/base/clock.h"

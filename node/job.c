@@ -1,6 +1,6 @@
 #include "node/job.h"
 #include "node/config.h"
-#include "node/job_file.h"
+#include "node/plan/job_file.h"
 #include "transport/base/alloc.h"
 #include "transport/codec.h"
 #include "transport/key.h"

@@ -1,7 +1,7 @@
 /*
  * main.c - the one binary: a table of subcommands.
  */
-#include "node/command.h"
+#include "node/command/command.h"
 #include "node/status.h"
 #include "testnet/testnet.h"
 

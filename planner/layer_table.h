@@ -3,7 +3,7 @@
  * has weigh, into which micro-batches a batch may be cut, what a layer takes at each of them,
  * and what the engine does with gradients and messages.
  *
- * The leader (muster.h) and `flotilla plan` (node/plan_engine.h) both ask here, so that both
+ * The leader (muster.h) and `flotilla plan` (node/plan/engine.h) both ask here, so that both
  * reckon with the same numbers.
  */
 #ifndef PLANNER_LAYER_TABLE_H

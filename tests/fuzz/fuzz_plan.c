@@ -3,9 +3,9 @@
  * refused with a sentence, or taken with every value in its range; what is taken can be
  * checked, planned or written again.
  */
-#include "node/plan_document.h"
-#include "node/plan_job.h"
-#include "node/plan_measured.h"
+#include "node/plan/document.h"
+#include "node/plan/job.h"
+#include "node/plan/measured.h"
 #include "transport/base/must.h"
 
 #include <stdio.h>

@@ -5,7 +5,7 @@
 #ifndef TESTS_NODE_PLAN_WORLD_H
 #define TESTS_NODE_PLAN_WORLD_H
 
-#include "node/plan_profile.h"
+#include "node/plan/profile.h"
 
 #include <stddef.h>
 

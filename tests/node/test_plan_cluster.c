@@ -1,4 +1,4 @@
-#include "node/plan_cluster.h"
+#include "node/plan/cluster.h"
 #include "tests/node/plan_world.h"
 #include "tests/suite.h"
 

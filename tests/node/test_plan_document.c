@@ -1,6 +1,6 @@
-#include "node/plan_document.h"
-#include "node/plan_page.h"
-#include "node/plan_svg.h"
+#include "node/plan/document.h"
+#include "node/plan/page.h"
+#include "node/plan/svg.h"
 #include "tests/node/plan_world.h"
 #include "tests/suite.h"
 

@@ -1,4 +1,4 @@
-#include "node/plan_job.h"
+#include "node/plan/job.h"
 #include "tests/node/plan_world.h"
 #include "tests/suite.h"
 

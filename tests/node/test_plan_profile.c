@@ -1,4 +1,4 @@
-#include "node/plan_profile.h"
+#include "node/plan/profile.h"
 #include "tests/node/plan_world.h"
 #include "tests/suite.h"
 

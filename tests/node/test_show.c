@@ -1,4 +1,4 @@
-#include "node/show.h"
+#include "node/command/show.h"
 #include "tests/suite.h"
 #include "transport/base/buf.h"
 
