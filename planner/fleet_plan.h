@@ -29,14 +29,16 @@ enum choice { CHOICE_OFF, CHOICE_ON, CHOICE_OPEN };
 /* What the framework that carries the plan out does. */
 struct framework {
     /* A bucket of gradients is reduced as soon as its layers' last backward is done, and
-     * sends do not hold up who sends; else all is reduced after the last backward, and a
-     * replica waits until what it sends is there. */
+     * sends do not hold up who sends. Else all stages reduce after the last backward of
+     * any, a replica waits until what it sends is gone, and neighbours exchange: what a
+     * forward made goes out when the gradient is in that its stage works on next. */
     bool overlap;
     double bucket_bytes; /* of gradients, reduced one after the other */
     /* What one that is not ours has on a device beside a plan's own bytes; of ours all are
      * 0. For plans that are given: a search does not look at it. */
-    int64_t receive_buffer_bytes; /* without overlap: what arrives of a message before its
-                                     receiver asks for it; 0: all of it */
+    int64_t receive_buffer_bytes; /* without overlap: what each device's buffers take of a
+                                     message, at either end; 0: its sender has none, its
+                                     receiver room for all of it */
     int bucket_buffers;           /* made before the first step, whatever is reduced */
     int working_layers;           /* times the activations of the largest layer, for the
                                        gradients of what is at hand */

@@ -1,5 +1,4 @@
 #include "planner/replay.h"
-#include "planner/memory.h"
 #include "planner/schedule.h"
 #include "transport/base/alloc.h"
 #include "transport/base/must.h"
@@ -17,6 +16,8 @@ struct hand {
     int micro_batches;
     int next;     /* index of the op that it does or waits for */
     bool waiting; /* for an input that nobody has sent yet */
+    bool unsent;  /* what its last forward made: goes out when the next gradient is in */
+    bool taking;  /* its event is that gradient's arrival */
     double busy_s;
     double sending_s;                  /* held up by its own sends */
     double free_s;                     /* when its line out is free again */
@@ -65,73 +66,6 @@ replica_times(const struct fleet_plan *plan, const struct fleet *fleet,
         fleet_kind_times(kind, plan->precision, plan->micro_batch, replica->tp);
     must(times);
     return times;
-}
-
-/* ---- memory ---- */
-
-/* Of our own engine's model: what it lays out. */
-static void
-engine_memory(const struct fleet_plan *plan, const struct fleet *fleet, int stage,
-              struct memory_parts *out)
-{
-    int most = 1;
-    for (int j = 0; j < plan->width; j++)
-        most = plan->micro_batches[j] > most ? plan->micro_batches[j] : most;
-    struct stage_spec spec = {
-        .first_layer = plan->first_layer[stage],
-        .layers = plan->layers[stage],
-        .micro_batch = plan->micro_batch,
-        .in_flight = schedule_in_flight(plan->stages_count, stage, most),
-        .copies = fleet->table.engine_copies,
-    };
-    struct stage_bytes bytes;
-    workload_stage_bytes(fleet->table.engine, &spec, &bytes);
-    out->weights = bytes.weights;
-    out->gradients = bytes.gradients;
-    out->optimizer = bytes.optimizer;
-    out->activations = bytes.activations;
-    out->workspace = bytes.workspace + bytes.communication + bytes.copies;
-    out->total = bytes.total;
-}
-
-void
-replay_memory(const struct fleet_plan *plan, const struct fleet_request *request,
-              const struct fleet *fleet, int stage, int pipeline,
-              struct memory_parts *out)
-{
-    const struct replica *replica = fleet_plan_replica(plan, stage, pipeline);
-    out->room = fleet->kinds[fleet->pools[replica->pool].kind].memory_bytes;
-    if (fleet->table.engine) {
-        engine_memory(plan, fleet, stage, out);
-        return;
-    }
-    const struct layer_size *sizes = fleet->table.sizes[tp_slot(replica->tp)];
-    const struct layer_size *whole = fleet->table.sizes[0];
-    int first = plan->first_layer[stage];
-    int end = first + plan->layers[stage];
-    struct run_sizes run = {0};
-    for (int l = first; l < end; l++) {
-        run.parameters += sizes[l].parameters;
-        run.kept_bytes += sizes[l].kept_bytes;
-        run.input_bytes += l > 0 ? whole[l - 1].output_bytes : 0;
-        if (sizes[l].kept_bytes > run.largest_bytes)
-            run.largest_bytes = sizes[l].kept_bytes;
-    }
-    if (stage > 0)
-        run.boundary_bytes += whole[first - 1].output_bytes;
-    if (stage + 1 < plan->stages_count)
-        run.boundary_bytes += whole[end - 1].output_bytes;
-    struct run_terms terms = {
-        .precision = plan->precision,
-        .recompute = plan->recompute,
-        .shard_optimizer = plan->shard_optimizer,
-        .micro_batch = plan->micro_batch,
-        .width = plan->width,
-        .tp = replica->tp,
-        .in_flight =
-            schedule_in_flight(plan->stages_count, stage, plan->micro_batches[pipeline]),
-    };
-    memory_of_run(&run, &terms, &request->framework, out);
 }
 
 /* ---- events ---- */
@@ -223,6 +157,27 @@ inside_s(const struct replay *replay, int number, struct schedule_op op)
     return fleet_send_s(&kind->inside[tp_slot(replica->tp)], bytes);
 }
 
+static bool
+takes_input(const struct replay *replay, int number, struct schedule_op op)
+{
+    int stage = number % replay->stages;
+    return op.kind == SCHEDULE_FORWARD ? stage > 0 : stage < replay->stages - 1;
+}
+
+/* The part of a message between two groups that the buffers at one end do not take: each
+ * device of a group sends its own share of a boundary, through its own. */
+static double
+unbuffered(const struct replay *replay, int from, int to, double bytes)
+{
+    const struct fleet_plan *plan = replay->plan;
+    int pipeline = replay->pipeline[from / replay->stages];
+    int left = fleet_plan_replica(plan, from % replay->stages, pipeline)->tp;
+    int right = fleet_plan_replica(plan, to % replay->stages, pipeline)->tp;
+    double room = (double)replay->request->framework.receive_buffer_bytes *
+                  (double)(left < right ? left : right);
+    return bytes > room ? (bytes - room) / bytes : 0.0;
+}
+
 /* How long a receiver is held up by a message that is there as far as it has buffers for
  * it. */
 static double
@@ -232,15 +187,31 @@ receive_s(const struct replay *replay, int number, struct schedule_op op)
     bool forward = op.kind == SCHEDULE_FORWARD;
     int stage = number % replay->stages;
     int boundary = replay->plan->first_layer[forward ? stage : stage + 1] - 1;
-    const struct hand *sender = &replay->hands[number + (forward ? -1 : 1)];
+    int from = number + (forward ? -1 : 1);
+    const struct hand *sender = &replay->hands[from];
     const struct fleet_curve *curve =
         forward ? sender->forward_link : sender->backward_link;
     double bytes =
         (double)replay->fleet->table.sizes[0][boundary].output_bytes * replay->message;
-    double room = (double)framework->receive_buffer_bytes;
-    if (framework->overlap || !(room > 0.0) || bytes <= room)
+    if (framework->overlap || framework->receive_buffer_bytes == 0)
         return 0.0;
-    return (fleet_send_s(curve, bytes) - curve->delay_s) * (bytes - room) / bytes;
+    return (fleet_send_s(curve, bytes) - curve->delay_s) *
+           unbuffered(replay, from, number, bytes);
+}
+
+/* The op's input is there. */
+static void
+hand_compute(struct replay *replay, int number, struct schedule_op op, double now_s)
+{
+    struct hand *hand = &replay->hands[number];
+    if (takes_input(replay, number, op)) {
+        *arrival(replay, number, op) = -1.0;
+        now_s += inside_s(replay, number, op);
+    }
+    hand->began_s = now_s;
+    double work_s = op.kind == SCHEDULE_FORWARD ? hand->forward_s : hand->backward_s;
+    hand->busy_s += work_s;
+    event_push(replay, (struct event){now_s + work_s, number});
 }
 
 /* Start the next op if its input is there or on its way. */
@@ -248,40 +219,38 @@ static void
 hand_start(struct replay *replay, int number, double now_s)
 {
     struct hand *hand = &replay->hands[number];
-    int stage = number % replay->stages;
-    struct schedule_op op =
-        schedule_at(replay->stages, stage, hand->micro_batches, hand->next);
+    struct schedule_op op = schedule_at(replay->stages, number % replay->stages,
+                                        hand->micro_batches, hand->next);
     if (op.kind == SCHEDULE_REDUCE)
         return;
-    bool forward = op.kind == SCHEDULE_FORWARD;
-    if (forward ? stage > 0 : stage < replay->stages - 1) {
-        double *arrives = arrival(replay, number, op);
-        if (*arrives < 0.0) {
-            hand->waiting = true;
+    if (takes_input(replay, number, op)) {
+        double arrives_s = *arrival(replay, number, op);
+        hand->waiting = arrives_s < 0.0;
+        if (hand->waiting) {
             hand->began_s = now_s;
             return;
         }
-        if (*arrives < now_s)
+        if (arrives_s < now_s)
             now_s += receive_s(replay, number, op);
-        now_s = later(now_s, *arrives) + inside_s(replay, number, op);
-        *arrives = -1.0;
+        now_s = later(now_s, arrives_s);
     }
-    hand->waiting = false;
-    hand->began_s = now_s;
-    double work_s = forward ? hand->forward_s : hand->backward_s;
-    hand->busy_s += work_s;
-    event_push(replay, (struct event){now_s + work_s, number});
+    hand->taking = hand->unsent;
+    if (hand->taking)
+        event_push(replay, (struct event){now_s, number});
+    else
+        hand_compute(replay, number, op, now_s);
 }
 
-/* Send what an op made: when its sender is done with it, and when it arrives. */
+/* Send what an op made, and wake who waits for it: when its sender is done with it. */
 static double
-hand_send(struct replay *replay, int number, struct schedule_op op, double now_s,
-          double *arrives_s)
+hand_send(struct replay *replay, int number, struct schedule_op op, double now_s)
 {
     struct hand *hand = &replay->hands[number];
+    const struct framework *framework = &replay->request->framework;
     bool forward = op.kind == SCHEDULE_FORWARD;
     int stage = number % replay->stages;
-    int boundary = replay->plan->first_layer[forward ? stage + 1 : stage] - 1;
+    int to = forward ? stage + 1 : stage - 1;
+    int boundary = replay->plan->first_layer[forward ? to : stage] - 1;
     const struct fleet_curve *curve = forward ? hand->forward_link : hand->backward_link;
     double bytes =
         (double)replay->fleet->table.sizes[0][boundary].output_bytes * replay->message;
@@ -289,13 +258,39 @@ hand_send(struct replay *replay, int number, struct schedule_op op, double now_s
         curve->shared ? &replay->line_free[curve - replay->fleet->curves] : &hand->free_s;
     double starts_s = later(now_s, *free_s);
     *free_s = starts_s + fleet_send_s(curve, bytes) - curve->delay_s;
-    *arrives_s = *free_s + curve->delay_s;
-    tell(replay, STEP_SEND, number, op.micro_batch, forward ? stage + 1 : stage - 1,
-         starts_s, *arrives_s);
-    return *free_s;
+    double arrives_s = *free_s + curve->delay_s;
+    tell(replay, STEP_SEND, number, op.micro_batch, to, starts_s, arrives_s);
+    int peer = number + (to - stage);
+    double *slot = arrival(replay, peer, op);
+    must(*slot < 0.0);
+    *slot = arrives_s;
+    if (!framework->overlap) {
+        double held = unbuffered(replay, number, peer, bytes);
+        double sent_s = held > 0.0 ? starts_s + (*free_s - starts_s) * held : now_s;
+        hand->sending_s += sent_s - now_s;
+        now_s = sent_s;
+    }
+    if (replay->hands[peer].waiting)
+        hand_start(replay, peer, later(now_s, replay->hands[peer].began_s));
+    return now_s;
 }
 
-/* The op ended: send what it made, wake who waits for it, go on. */
+/* The gradient that it waited for is in: what its last forward made goes out. */
+static void
+hand_take(struct replay *replay, int number, double now_s)
+{
+    struct hand *hand = &replay->hands[number];
+    int stage = number % replay->stages;
+    hand->unsent = hand->taking = false;
+    struct schedule_op made =
+        schedule_at(replay->stages, stage, hand->micro_batches, hand->next - 1);
+    now_s = hand_send(replay, number, made, now_s);
+    struct schedule_op op =
+        schedule_at(replay->stages, stage, hand->micro_batches, hand->next);
+    hand_compute(replay, number, op, now_s);
+}
+
+/* The op ended: send what it made, go on. */
 static void
 hand_finish(struct replay *replay, int number, double now_s)
 {
@@ -312,23 +307,15 @@ hand_finish(struct replay *replay, int number, double now_s)
         hand->last_ended_s = now_s;
     }
     int to = forward ? stage + 1 : stage - 1;
-    if (to < 0 || to >= replay->stages) {
-        hand_start(replay, number, now_s);
-        return;
-    }
-    double arrives_s;
-    double sent_s = hand_send(replay, number, op, now_s, &arrives_s);
-    int peer = number + (to - stage);
-    double *slot = arrival(replay, peer, op);
-    must(*slot < 0.0);
-    *slot = arrives_s;
-    if (!replay->request->framework.overlap) {
-        hand->sending_s += sent_s - now_s;
-        now_s = sent_s;
+    if (to >= 0 && to < replay->stages) {
+        hand->unsent =
+            forward && !replay->request->framework.overlap &&
+            schedule_at(replay->stages, stage, hand->micro_batches, hand->next).kind ==
+                SCHEDULE_BACKWARD;
+        if (!hand->unsent)
+            now_s = hand_send(replay, number, op, now_s);
     }
     hand_start(replay, number, now_s);
-    if (replay->hands[peer].waiting)
-        hand_start(replay, peer, later(now_s, replay->hands[peer].began_s));
 }
 
 /* ---- preparation ---- */
@@ -562,9 +549,27 @@ tie_s(struct replay *replay)
     return slowest_s;
 }
 
-/* Reduce a stage's gradients, bucket by bucket; when the last is done. */
+/* When the last backward of all ends, and of which pipeline. */
 static double
-reduce_stage(struct replay *replay, int stage, struct bound *bound)
+backwards_end(const struct replay *replay, int *pipeline)
+{
+    double ended_s = -1.0;
+    for (int s = replay->stages - 1; s >= 0; s--) {
+        for (int lane = 0; lane < replay->lanes; lane++) {
+            const struct hand *hand = &replay->hands[lane * replay->stages + s];
+            if (hand->last_ended_s <= ended_s)
+                continue;
+            ended_s = hand->last_ended_s;
+            *pipeline = replay->pipeline[lane];
+        }
+    }
+    return ended_s;
+}
+
+/* Reduce a stage's gradients, from a time on at the earliest, bucket by bucket; when the
+ * last is done. */
+static double
+reduce_stage(struct replay *replay, int stage, double from_s, struct bound *bound)
 {
     const struct fleet_plan *plan = replay->plan;
     const struct framework *framework = &replay->request->framework;
@@ -574,7 +579,7 @@ reduce_stage(struct replay *replay, int stage, struct bound *bound)
                  (double)replay->fleet->table.sizes[0][plan->first_layer[stage] + l]
                      .parameters;
     bytes += stage + 1 == plan->stages_count ? tied_bytes(replay->fleet) : 0.0;
-    double done_s = 0.0;
+    double done_s = from_s;
     double left = bytes;
     double size = framework->bucket_bytes;
     if (!(size > bytes / 4096.0))
@@ -627,27 +632,24 @@ static void
 replay_end(struct replay *replay, struct estimate *out)
 {
     struct bound *bound = &out->bound;
-    double ended_s = -1.0;
+    double ended_s = backwards_end(replay, &bound->pipeline);
+    double from_s = replay->request->framework.overlap ? 0.0 : ended_s;
     double reduced_s = 0.0;
     double update_s = 0.0;
     int reduce_from = -1;
     int reduce_to = -1;
     for (int s = replay->stages - 1; s >= 0; s--) {
         struct stage_estimate *stage = &out->stages[s];
-        double backward_s = 0.0;
+        double backward_s = from_s;
         for (int lane = 0; lane < replay->lanes; lane++) {
             const struct hand *hand = &replay->hands[lane * replay->stages + s];
             stage->compute_s =
                 later(stage->compute_s, hand->forward_s + hand->backward_s);
             stage->update_s = later(stage->update_s, hand->update_s);
             backward_s = later(backward_s, hand->last_ended_s);
-            if (hand->last_ended_s > ended_s) {
-                ended_s = hand->last_ended_s;
-                bound->pipeline = replay->pipeline[lane];
-            }
         }
         struct bound ring = {.link_from = -1, .link_to = -1};
-        double done_s = reduce_stage(replay, s, &ring);
+        double done_s = reduce_stage(replay, s, from_s, &ring);
         stage->reduce_s = done_s - backward_s;
         for (int j = 0; replay->on_event && j < replay->plan->width; j++) {
             struct step_event event = {STEP_REDUCE, s, j, -1, -1, backward_s, done_s};
@@ -741,7 +743,10 @@ replay_evaluate(const struct fleet_plan *plan, const struct fleet_request *reque
         hand_start(&replay, h, 0.0);
     while (replay.events_count > 0) {
         struct event event = event_pop(&replay);
-        hand_finish(&replay, event.hand, event.at_s);
+        if (replay.hands[event.hand].taking)
+            hand_take(&replay, event.hand, event.at_s);
+        else
+            hand_finish(&replay, event.hand, event.at_s);
     }
     for (int h = 0; h < hands; h++)
         must(replay.hands[h].next == 2 * replay.hands[h].micro_batches);

@@ -7,6 +7,7 @@ Suite *suite_cluster(void);
 Suite *suite_faults(void);
 Suite *suite_fleet(void);
 Suite *suite_fleet_search(void);
+Suite *suite_framework(void);
 Suite *suite_muster(void);
 Suite *suite_next(void);
 Suite *suite_plan(void);
@@ -19,9 +20,9 @@ int
 main(void)
 {
     Suite *(*const suites[])(void) = {
-        suite_cluster,      suite_plan,   suite_schedule, suite_workload, suite_fleet,
-        suite_fleet_search, suite_repair, suite_muster,   suite_next,     suite_choices,
-        suite_faults,       suite_refuse, NULL,
+        suite_cluster,      suite_plan,   suite_schedule,  suite_workload, suite_fleet,
+        suite_fleet_search, suite_repair, suite_muster,    suite_next,     suite_choices,
+        suite_faults,       suite_refuse, suite_framework, NULL,
     };
     return suite_run(suites);
 }

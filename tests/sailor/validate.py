@@ -9,8 +9,9 @@ usage: validate.py --data DIR --runs DIR [--flotilla BINARY] [--learn]
             other, both ways
 
 Each run goes through the replay, told only what its framework did: gradients reduced after the
-last backward pass, in serial buckets of 500 MB, of which it keeps two; sends and receives that hold
-up who does them, but for what NCCL's own buffers take (4 MiB in each of two channels); 8 further bytes a parameter
+last backward pass of all stages, in serial buckets of 500 MB, of which it keeps two; neighbours that exchange
+a gradient for an activation; sends and receives that hold up who does them, but for what NCCL's own buffers
+take for each device (2 channels of 8 chunks of 128 KiB); 8 further bytes a parameter
 (communication and the framework's copies) and a process of 2 GB, 3 GB in a tensor-parallel group,
 as the artifact states them (configs/model_constants.json); and the gradients of one layer's
 activations, in and out. Prints a JSON line for each run: {file,
@@ -29,7 +30,7 @@ from scenario import (BadInput, Data, LAYER_SIZES, LAYER_TIMES, LINKS, PRICES, c
                       job_text, profile_of, write, write_json)
 
 MACHINES = "configs/basic_cluster_config.json"
-FRAMEWORK = ("framework: {overlap: false, bucket: 500MB, receive_buffer: 8MiB, bucket_buffers: 2, working_layers: 2, "
+FRAMEWORK = ("framework: {overlap: false, bucket: 500MB, receive_buffer: 2MiB, bucket_buffers: 2, working_layers: 2, "
              "extra_bytes_per_parameter: 8, fixed: 2GB, fixed_tp: 3GB}")
 # Of two pairs of runs the artifact has the very same measurements though batch and machines differ;
 # they are printed, and neither learnt from nor counted.
