@@ -103,6 +103,7 @@ struct lead {
 
 /* What this node knows of the run. */
 struct run_progress {
+    struct id job; /* the last one that we had a part in */
     int64_t step;
     double loss;
     double tokens_per_s;

@@ -145,6 +145,10 @@ worker_enter(struct node *node)
     copy_cluster(&epoch->cluster, &view->cluster);
     copy_recovery(&epoch->recovery, &view->recovery, view->cluster.nodes_count);
     epoch->text = view->job.text ? xstrdup(view->job.text) : NULL;
+    if (!id_equal(&node->run.job, &view->job.train.id)) {
+        node->run.job = view->job.train.id;
+        node->run.checkpoint_step = 0;
+    }
     node->run.step = view->recovery.base_step;
     node->run.copy_step = view->recovery.copied.step;
     node->run.samples_hash = view->recovery.samples_hash;

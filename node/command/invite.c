@@ -96,7 +96,9 @@ parse(int key, char *arg, struct argp_state *state)
 static void
 print_time(int64_t seconds)
 {
-    if (seconds >= 7200)
+    if (seconds <= 0)
+        printf("its time is over");
+    else if (seconds >= 7200)
         printf("%lld h", (long long)(seconds / 3600));
     else
         printf("%lld min", (long long)((seconds + 59) / 60));

@@ -280,6 +280,25 @@ set_time(const char *file, int64_t seconds)
     ck_assert_int_eq(utimensat(AT_FDCWD, swarm_path(file), times, 0), 0);
 }
 
+/* What an earlier job wrote does not keep the next one from being lost. */
+START_TEST(a_job_has_no_checkpoint_before_its_first_is_written)
+{
+    BEGIN();
+    struct peer one;
+    ck_assert_int_eq(train_and_find(&one, "done"), 40);
+    const char *job = swarm_job("long", 1000000, "checkpoint: {every_steps: 1000000}\n");
+    ck_assert_int_eq(
+        swarm_run(&out, 10000, "train", "--detach", job, "--data", one.data, NULL), 0);
+    peer_event(&one, 20000, NULL, "\"event\":\"step\"", "\"step\":45,", NULL);
+    struct json *status = peer_status(&one);
+    const struct json *run = json_get(status, "job");
+    ck_assert(json_int(json_get(run, "step"), 0) > 0);
+    ck_assert_int_eq(json_int(json_get(run, "checkpoint_step"), -1), 0);
+    json_free(status);
+    ck_assert_int_eq(swarm_run(&out, 10000, "stop", "--data", one.data, NULL), 0);
+}
+END_TEST
+
 START_TEST(what_was_trained_writes_text_the_same_for_a_seed)
 {
     BEGIN();
@@ -553,6 +572,7 @@ suite_runs(void)
     tcase_add_test(tests, a_run_that_was_stopped_goes_on_as_if_it_never_was);
     tcase_add_test(tests, a_run_that_is_stopped_at_once_ends);
     tcase_add_test(tests, of_two_jobs_at_once_one_is_taken);
+    tcase_add_test(tests, a_job_has_no_checkpoint_before_its_first_is_written);
     tcase_add_test(tests, what_was_trained_writes_text_the_same_for_a_seed);
     tcase_add_test(tests, a_run_is_resumed_from_the_checkpoint_that_is_named);
     tcase_add_test(tests, a_damaged_checkpoint_is_passed_over_when_a_run_is_resumed);
