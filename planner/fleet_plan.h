@@ -36,11 +36,12 @@ struct framework {
     double bucket_bytes; /* of gradients, reduced one after the other */
     /* What one that is not ours has on a device beside a plan's own bytes; of ours all are
      * 0. For plans that are given: a search does not look at it. */
-    int64_t receive_buffer_bytes; /* without overlap: what each device's buffers take of a
+    int64_t
+        transfer_buffer_bytes; /* without overlap: what each device's buffers take of a
                                      message, at either end; 0: its sender has none, its
                                      receiver room for all of it */
-    int bucket_buffers;           /* made before the first step, whatever is reduced */
-    int working_layers;           /* times the activations of the largest layer, for the
+    int bucket_buffers;        /* made before the first step, whatever is reduced */
+    int working_layers;        /* times the activations of the largest layer, for the
                                        gradients of what is at hand */
     int extra_bytes_per_parameter; /* further copies of weights and gradients */
     int64_t fixed_bytes;           /* a process's own */

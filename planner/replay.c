@@ -173,7 +173,7 @@ unbuffered(const struct replay *replay, int from, int to, double bytes)
     int pipeline = replay->pipeline[from / replay->stages];
     int left = fleet_plan_replica(plan, from % replay->stages, pipeline)->tp;
     int right = fleet_plan_replica(plan, to % replay->stages, pipeline)->tp;
-    double room = (double)replay->request->framework.receive_buffer_bytes *
+    double room = (double)replay->request->framework.transfer_buffer_bytes *
                   (double)(left < right ? left : right);
     return bytes > room ? (bytes - room) / bytes : 0.0;
 }
@@ -193,7 +193,7 @@ receive_s(const struct replay *replay, int number, struct schedule_op op)
         forward ? sender->forward_link : sender->backward_link;
     double bytes =
         (double)replay->fleet->table.sizes[0][boundary].output_bytes * replay->message;
-    if (framework->overlap || framework->receive_buffer_bytes == 0)
+    if (framework->overlap || framework->transfer_buffer_bytes == 0)
         return 0.0;
     return (fleet_send_s(curve, bytes) - curve->delay_s) *
            unbuffered(replay, from, number, bytes);

@@ -196,14 +196,14 @@ take_framework(const struct framework_file *file, struct plan_job *out, struct e
 {
     struct framework *framework = &out->request.framework;
     int64_t bucket = 0;
-    out->foreign = file->overlap || file->bucket || file->receive_buffer || file->fixed ||
-                   file->fixed_tp || file->bucket_buffers || file->working_layers ||
-                   file->extra_bytes_per_parameter;
+    out->foreign = file->overlap || file->bucket || file->transfer_buffer ||
+                   file->fixed || file->fixed_tp || file->bucket_buffers ||
+                   file->working_layers || file->extra_bytes_per_parameter;
     if (file->overlap)
         framework->overlap = *file->overlap;
     if (take_size("framework.bucket", file->bucket, &bucket, err) ||
-        take_size("framework.receive_buffer", file->receive_buffer,
-                  &framework->receive_buffer_bytes, err) ||
+        take_size("framework.transfer_buffer", file->transfer_buffer,
+                  &framework->transfer_buffer_bytes, err) ||
         take_size("framework.fixed", file->fixed, &framework->fixed_bytes, err) ||
         take_size("framework.fixed_tp", file->fixed_tp, &framework->fixed_tp_bytes,
                   err) ||

@@ -75,7 +75,7 @@ static const cyaml_schema_field_t copy_fields[] = {
 static const cyaml_schema_field_t framework_fields[] = {
     CYAML_FIELD_BOOL_PTR("overlap", OPTIONAL, struct framework_file, overlap),
     TEXT_OPTIONAL("bucket", struct framework_file, bucket),
-    TEXT_OPTIONAL("receive_buffer", struct framework_file, receive_buffer),
+    TEXT_OPTIONAL("transfer_buffer", struct framework_file, transfer_buffer),
     WHOLE("bucket_buffers", struct framework_file, bucket_buffers),
     WHOLE("working_layers", struct framework_file, working_layers),
     WHOLE("extra_bytes_per_parameter", struct framework_file, extra_bytes_per_parameter),

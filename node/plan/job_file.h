@@ -57,7 +57,7 @@ struct copy_file {
 /* How a framework other than ours carries a plan out: for measured runs of it. */
 struct framework_file {
     bool *overlap;
-    char *bucket, *receive_buffer, *fixed, *fixed_tp;
+    char *bucket, *transfer_buffer, *fixed, *fixed_tp;
     int64_t *bucket_buffers, *working_layers, *extra_bytes_per_parameter;
 };
 

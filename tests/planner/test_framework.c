@@ -86,7 +86,7 @@ takes(double seconds, double first_s, double second_s, int tp, bool overlap,
 {
     struct fleet *fleet = two_layers(first_s, second_s);
     struct framework framework = {
-        .overlap = overlap, .bucket_bytes = 1e9, .receive_buffer_bytes = buffer};
+        .overlap = overlap, .bucket_bytes = 1e9, .transfer_buffer_bytes = buffer};
     double own = iteration_of(fleet, &framework, tp, 1);
     ck_assert_msg(fabs(own - seconds) < 1e-9, "%g s, not %g", own, seconds);
     fleet_free(fleet);
@@ -130,7 +130,7 @@ START_TEST(no_stage_reduces_before_the_last_backward_of_all)
 {
     struct fleet *fleet = two_layers(4.0, 1.0);
     fleet->table.sizes[0][1].parameters = ALL / 4;
-    struct framework framework = {.bucket_bytes = 1e9, .receive_buffer_bytes = ALL};
+    struct framework framework = {.bucket_bytes = 1e9, .transfer_buffer_bytes = ALL};
     ck_assert(fabs(iteration_of(fleet, &framework, 1, WIDTH_MAX) - 25.0) < 1e-6);
     framework.overlap = true;
     ck_assert(fabs(iteration_of(fleet, &framework, 1, WIDTH_MAX) - 24.0) < 1e-6);

@@ -30,7 +30,7 @@ from scenario import (BadInput, Data, LAYER_SIZES, LAYER_TIMES, LINKS, PRICES, c
                       job_text, profile_of, write, write_json)
 
 MACHINES = "configs/basic_cluster_config.json"
-FRAMEWORK = ("framework: {overlap: false, bucket: 500MB, receive_buffer: 2MiB, bucket_buffers: 2, working_layers: 2, "
+FRAMEWORK = ("framework: {overlap: false, bucket: 500MB, transfer_buffer: 2MiB, bucket_buffers: 2, working_layers: 2, "
              "extra_bytes_per_parameter: 8, fixed: 2GB, fixed_tp: 3GB}")
 # Of two pairs of runs the artifact has the very same measurements though batch and machines differ;
 # they are printed, and neither learnt from nor counted.
