@@ -3,7 +3,13 @@
 #include "transport/base/mutant.h"
 
 /* Spread of candidacies of the same rank, ms. */
-enum { JITTER_MS = 100, JITTER_GONE_MS = 40, JITTER_RETRY_MS = 150, YIELD_MS = 600 };
+enum {
+    JITTER_MS = 100,
+    JITTER_GONE_MS = 40,
+    JITTER_RETRY_MS = 150,
+    RETRY_ROUND_TRIPS = 2,
+    YIELD_MS = 600
+};
 
 static int64_t
 jitter(struct agree *agree, int64_t most_ms)
@@ -240,12 +246,17 @@ win(struct agree *agree, int64_t now_ms, bool adopt, struct effects *effects)
         effects_add(effects, EFFECT_COLLECT, NULL, 0)->term = agree->leader_term;
 }
 
+/* Two that lost to each other try again apart: by more than a vote's way, or over long
+ * links they would meet again, and again. */
 static void
 lose(struct agree *agree, int64_t now_ms, struct effects *effects)
 {
+    int64_t spread = RETRY_ROUND_TRIPS * agree->round_trip_ms;
     agree_step_down(agree, effects);
     elect_arm(agree, now_ms, true);
-    agree->election_at_ms += JITTER_GONE_MS + jitter(agree, JITTER_RETRY_MS);
+    agree->election_at_ms +=
+        JITTER_GONE_MS +
+        jitter(agree, spread > JITTER_RETRY_MS ? spread : JITTER_RETRY_MS);
 }
 
 /* What was accepted for the next epoch must be proposed again, unless those who accepted

@@ -484,7 +484,8 @@ slow(struct node *node, int64_t now)
 {
     struct lead *lead = &node->lead;
     const struct view *view = node->view;
-    if (now < lead->slow_at_ms || !view->planned || view->state != JOB_RUNNING)
+    if (now < lead->slow_at_ms || !view->planned || view->state != JOB_RUNNING ||
+        node->run.step >= view->job.train.steps) /* it waits for a checkpoint's room */
         return false;
     lead->slow_at_ms = now + SLOW_EVERY_MS;
     const struct record **records = xcalloc(view->reports_count, sizeof(*records));

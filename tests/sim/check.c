@@ -234,7 +234,9 @@ ballot_closes(const struct host *host)
     for (int i = 0; i < ballot->votes_count; i++)
         for (uint32_t v = 0; v < decree->voters_count; v++) {
             const struct vote *vote = &ballot->votes[i];
-            if (person_of(&decree->voters[v]) != vote->voter)
+            /* A vote stands though its voter has lost its state since: it gives no
+             * other one (check_votes()). */
+            if (!id_equal(&decree->voters[v], &check.people[vote->voter].id))
                 continue;
             granted |= 1u << v;
             empty |= vote->term ? 0 : 1u << v;
