@@ -203,6 +203,49 @@ START_TEST(health_falls_only_when_others_do_not_miss_the_answer_too)
 }
 END_TEST
 
+/* The worst health in half a minute in which node 1 says nothing and all others answer for
+ * themselves; what helpers say of it: that they got no answer either, or nothing. */
+static unsigned
+worst_health_by(bool helpers_speak)
+{
+    unsigned worst = 0;
+    talk_begin(5, 5);
+    for (int i = 0; i < 600; i++) {
+        effects_clear(&effects);
+        gossip_tick(us, net.now_ms += 50, &effects);
+        struct effects turn = effects;
+        effects = (struct effects){0};
+        for (size_t k = 0; k < turn.count; k++) {
+            const struct effect *effect = &turn.list[k];
+            struct message asked;
+            bool relay = effect->frame == FRAME_PING_RELAY;
+            if (effect->kind != EFFECT_SEND || (effect->frame != FRAME_PING && !relay) ||
+                id_equal(&effect->peer, &net.nodes[1].id) || (relay && !helpers_speak))
+                continue;
+            ck_assert_int_eq(message_decode(effect->bytes, effect->len, &asked, &err), 0);
+            size_t from = 2;
+            while (!id_equal(&net.nodes[from].id, &effect->peer))
+                from++;
+            struct draft reply = {
+                .nonce = asked.nonce, .subject = asked.subject, .answered = !relay};
+            message_release(&asked);
+            ck_assert_int_eq(talk_receive(from, FRAME_PING_REPLY, &reply), 0);
+        }
+        effects_release(&turn);
+        worst = gossip_health(us) > worst ? gossip_health(us) : worst;
+    }
+    ck_assert_int_ne(net_view(&net, 0, 1), MEMBER_ALIVE);
+    talk_end();
+    return worst;
+}
+
+START_TEST(a_nack_says_that_it_is_not_us)
+{
+    ck_assert_uint_eq(worst_health_by(true), 0);
+    ck_assert_uint_gt(worst_health_by(false), 0);
+}
+END_TEST
+
 /* ---- accusations ---- */
 
 START_TEST(an_accusation_is_refuted_in_the_answer)
@@ -689,6 +732,7 @@ suite_rumor(void)
                    a_relay_forwards_an_answer_with_what_it_says_and_a_silence_as_such);
     tcase_add_test(tests, a_relay_to_the_unknown_is_declined_and_one_to_us_is_answered);
     tcase_add_test(tests, health_falls_only_when_others_do_not_miss_the_answer_too);
+    tcase_add_test(tests, a_nack_says_that_it_is_not_us);
     tests = suite_case(suite, "accusation", 60);
     tcase_add_test(tests, an_accusation_is_refuted_in_the_answer);
     tcase_add_test(tests, who_leaves_does_not_refute);

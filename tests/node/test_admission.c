@@ -97,6 +97,51 @@ all_have_new_secret(const char *old, const struct peer *const *peers, size_t cou
     ck_assert_msg(same, "the members have different secrets, or the old one");
 }
 
+/* Nobody but its owner reads or writes in this folder, or in those below. */
+static void
+ck_private(const char *folder)
+{
+    struct stat status;
+    ck_assert_int_eq(stat(folder, &status), 0);
+    ck_assert_msg((status.st_mode & 0777) == 0700, "%s has mode %o", folder,
+                  status.st_mode & 0777);
+    DIR *dir = opendir(folder);
+    ck_assert_ptr_nonnull(dir);
+    for (const struct dirent *entry; (entry = readdir(dir));) {
+        char path[PATH_BYTES_MAX];
+        path_join(path, folder, entry->d_name);
+        if (strcmp(entry->d_name, "..") == 0 || strcmp(entry->d_name, ".") == 0 ||
+            lstat(path, &status))
+            continue; /* a file that is replaced just now */
+        if (S_ISDIR(status.st_mode))
+            ck_private(path);
+        else
+            ck_assert_msg((status.st_mode & 077) == 0, "%s has mode %o", path,
+                          status.st_mode & 0777);
+    }
+    closedir(dir);
+}
+
+START_TEST(a_data_folder_is_for_its_owner_alone)
+{
+    BEGIN();
+    umask(0); /* it does not lean on the shell's */
+    peer_start(&one, "one", "--zone", "a", NULL);
+    peer_event(&one, 10000, NULL, "\"event\":\"epoch\"", NULL);
+    join_by_secret(&two, "two");
+    DO("invite", "--uses", "1", "--for", "1h", "--data", one.data);
+    DO("secret", "rotate", "--data", two.data);
+    ck_private(one.data);
+    ck_private(two.data);
+    peer_leave(&two, 15000);
+    ck_private(two.data);
+    char path[PATH_BYTES_MAX];
+    ck_assert(file_exists(path_join(path, two.data, "identity.key")));
+    ck_assert(file_exists(path_join(path, two.data, "swarm.secret")));
+    ck_assert(file_exists(path_join(path, one.data, "control.sock")));
+}
+END_TEST
+
 static void
 take_invite(const char *uses, char text[1024])
 {
@@ -687,5 +732,8 @@ suite_admission(void)
     tcase_add_test(tests,
                    a_lost_majority_is_recovered_by_hand_and_the_old_generation_is_fenced);
     tcase_add_test(tests, two_recoveries_at_two_places_name_and_refuse_each_other);
+    tests = suite_case(suite, "folder", 120);
+    tcase_add_checked_fixture(tests, setup, teardown);
+    tcase_add_test(tests, a_data_folder_is_for_its_owner_alone);
     return suite;
 }

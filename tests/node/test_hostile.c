@@ -437,15 +437,17 @@ START_TEST(what_a_peer_forges_or_repeats_of_another_changes_nothing_and_is_named
     peer_event(&one, 20000, NULL, "\"event\":\"epoch\"", "\"cause\":\"loss\"", NULL);
     become_evil();
     train(); /* two has a newer record by now */
+    int64_t had = resident_mib(&one);
     bool up;
     struct dial *dial = dial_as_evil(&up);
     ck_assert(up);
     char before[ADDRESS_BYTES_MAX + 8], after[ADDRESS_BYTES_MAX + 8], text[160], name[16];
     address_of_two(before);
     ck_assert_str_eq(before, two.address);
-    /* Its record of before, as it was; and one that two never made, with another address. */
+    /* Its record of before, as it was, again and again, as fast as a peer may speak; and one
+     * that two never made, with another address. */
     uint64_t sequence = 0;
-    for (int i = 0; i < 5; i++)
+    for (int i = 0; i < 500; i++)
         say_record(dial, ++sequence, &old);
     record.version += 1000;
     snprintf(record.address, sizeof(record.address), "127.0.0.1:9");
@@ -459,7 +461,7 @@ START_TEST(what_a_peer_forges_or_repeats_of_another_changes_nothing_and_is_named
     say_record(dial, ++sequence, &forged);
     snprintf(text, sizeof(text), "record of node %s is not signed by it",
              id_short(&record.id, name));
-    peer_logs(&one, 10000, text);
+    swarm_line(one.log, 10000, NULL, "frame refused", "from=evil ", text, NULL);
     /* In two's name, by evil as the carrier. */
     frame_pack_plain(&record.id, &swarm, FRAME_LEAVE, &target, 1, "\xa1x", 2, &inner);
     writer_array(&body, 1);
@@ -471,6 +473,9 @@ START_TEST(what_a_peer_forges_or_repeats_of_another_changes_nothing_and_is_named
     peer_advances(&two, 5, 60000);
     address_of_two(after);
     ck_assert_str_eq(after, two.address);
+    int64_t has = resident_mib(&one);
+    ck_assert_msg(has - had < 64, "%lld MiB before, %lld MiB after", (long long)had,
+                  (long long)has);
     char line[8192];
     peer_event(&two, 1000, line, "\"event\":\"epoch\"", NULL);
     swarm_nobody_lost(line);
