@@ -15,6 +15,9 @@
  * goes on to epoch 2 in the same term without a vote of the new voters. That needs two rules, each with a mutant: who adopted
  * is not open (BUG_OPEN), and a commit raises the promise to the certificate's term (BUG_RAISE).
  *
+ * Who was elected with an accepted value among its votes proposes that one, unless those who accepted nothing rule out that it was
+ * chosen; BUG_RULED: one of them is enough for that.
+ *
  * Other mutants: BUG_TIE (half is enough), BUG_FORGET (a restart loses the promise), BUG_NOADOPT (what was accepted is ignored).
  */
 #define N 3
@@ -22,6 +25,7 @@
 byte promised[N]; byte commit_[N]; byte certT[3]; /* certT[e]: lowest term of a certificate, 0: none */
 byte accT[9]; byte accV[9];         /* [n*3+e] */
 bool started[T+1]; byte ep[T+1]; byte votes[T+1]; byte bestT[T+1]; byte bestV[T+1]; byte prop[T+1]; byte acks[T+1];
+byte empty_[T+1];                   /* of the votes: who had accepted nothing for the epoch */
 bool opened[T+1]; byte prop2[T+1]; byte acks2[T+1]; /* the shortcut to epoch 2 */
 byte chosen[3];                     /* chosen[e]; 0 = undecided */
 byte n,t,w,tot,vm,i;
@@ -47,20 +51,27 @@ active proctype sys() {
  /* candidacy */
  :: atomic { select(t:1 .. T); n=t%N;
       if :: (!started[t] && t>promised[n] && commit_[n]<E) -> voters(commit_[n]);
-           if :: (vm&(1<<n)) -> started[t]=1; ep[t]=commit_[n]+1; promised[n]=t; votes[t]=(1<<n); bestT[t]=accT[n*3+ep[t]]; bestV[t]=accV[n*3+ep[t]] :: else fi
+           if :: (vm&(1<<n)) -> started[t]=1; ep[t]=commit_[n]+1; promised[n]=t; votes[t]=(1<<n); bestT[t]=accT[n*3+ep[t]]; bestV[t]=accV[n*3+ep[t]];
+                if :: accT[n*3+ep[t]]==0 -> empty_[t]=(1<<n) :: else fi :: else fi
          :: else fi; n=0;t=0;vm=0;w=0;tot=0;i=0 }
  /* vote; who is behind may vote too, it has accepted nothing for that epoch */
  :: atomic { select(t:1 .. T); select(n:0 .. 2);
-      if :: (started[t] && t>promised[n] && commit_[n]<=ep[t]-1) -> promised[n]=t; votes[t]=votes[t]|(1<<n); if :: accT[n*3+ep[t]]>bestT[t] -> bestT[t]=accT[n*3+ep[t]]; bestV[t]=accV[n*3+ep[t]] :: else fi
+      if :: (started[t] && t>promised[n] && commit_[n]<=ep[t]-1) -> promised[n]=t; votes[t]=votes[t]|(1<<n); if :: accT[n*3+ep[t]]==0 -> empty_[t]=empty_[t]|(1<<n) :: else fi; if :: accT[n*3+ep[t]]>bestT[t] -> bestT[t]=accT[n*3+ep[t]]; bestV[t]=accV[n*3+ep[t]] :: else fi
          :: else fi; n=0;t=0 }
- /* proposal */
+ /* proposal: what was accepted, unless without those who accepted nothing there is no quorum: then it cannot have been chosen */
  :: atomic { select(t:1 .. T);
       if :: (started[t] && prop[t]==0) -> quorum(ep[t]-1,votes[t]);
            if :: w*2>tot ->
 #ifdef BUG_NOADOPT
              opened[t]=1; if :: prop[t]=1 :: prop[t]=2 :: prop[t]=3 fi
 #else
-             if :: bestT[t]>0 -> prop[t]=bestV[t] :: bestT[t]==0 -> opened[t]=1; if :: prop[t]=1 :: prop[t]=2 :: prop[t]=3 fi fi
+#ifdef BUG_RULED
+             if :: bestT[t]>0 && empty_[t]==0 -> prop[t]=bestV[t] /* wrong: one who accepted nothing rules it out */
+#else
+             quorum(ep[t]-1,7&~empty_[t]);
+             if :: bestT[t]>0 && w*2>tot -> prop[t]=bestV[t]
+#endif
+                :: else -> opened[t]=1; if :: prop[t]=1 :: prop[t]=2 :: prop[t]=3 fi fi
 #endif
            :: else fi
          :: else fi; n=0;t=0;vm=0;w=0;tot=0;i=0 }

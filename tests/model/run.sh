@@ -21,7 +21,7 @@ bad=0
 found=$(errors "")
 echo "model: ${found:-no} errors, 0 expected"
 [ "$found" = 0 ] || bad=1
-for mutant in TIE FORGET NOADOPT OPEN RAISE; do
+for mutant in TIE FORGET NOADOPT RULED OPEN RAISE; do
     found=$(errors "-DBUG_$mutant")
     echo "model with BUG_$mutant: ${found:-no} errors, 1 expected"
     [ "$found" = 1 ] || bad=1
