@@ -7,6 +7,7 @@ began=$(date +%s)
 tests/model/run.sh
 model=$?
 case $model in 0) said=ok ;; *) said=FAILED ;; esac
+command -v spin >/dev/null || said=skipped
 "$build"/sim_mutants --mutants 2000 --jobs "$jobs" >"$build"/sim_mutants.out 2>&1
 mutants=$?
 cat "$build"/sim_mutants.out

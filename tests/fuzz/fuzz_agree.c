@@ -29,7 +29,7 @@ load(const struct agree_options *options, const uint8_t *data, size_t size)
     struct buf blob = {0};
     struct id hash;
     key_hash(data, size, &hash);
-    buf_add(&blob, "flagree1", 8);
+    buf_add(&blob, "flagree2", 8);
     buf_add(&blob, hash.bytes, ID_BYTES);
     buf_add(&blob, data, size);
     agree_free(agree_new(options, 0, blob.data, blob.len, &err));
