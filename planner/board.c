@@ -207,7 +207,7 @@ board_new(const struct fleet_request *request, const struct fleet *fleet)
         board->pool_of[pool->kind][pool->zone] = (int16_t)p;
         for (int slot = 0; slot < TP_SLOTS; slot++) {
             int tp = 1 << slot;
-            if (tp > pool->devices || tp > fleet->kinds[pool->kind].machine_devices ||
+            if (tp > pool->devices || tp > fleet_pool_group_max(fleet, p) ||
                 !fleet->table.sizes[slot] || (request->tp > 0 && tp != request->tp))
                 continue;
             board->option_of[p][slot] = (int16_t)board->options_count;

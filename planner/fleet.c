@@ -287,6 +287,14 @@ check_kinds(const struct fleet *fleet, struct err *err)
     return 0;
 }
 
+int
+fleet_pool_group_max(const struct fleet *fleet, int pool)
+{
+    int whole = fleet->kinds[fleet->pools[pool].kind].machine_devices;
+    int most = fleet->pools[pool].group_max;
+    return most > 0 && most < whole ? most : whole;
+}
+
 static int
 check_pools(const struct fleet *fleet, struct err *err)
 {

@@ -100,6 +100,10 @@ struct fleet_pool {
     int zone;
     int devices;         /* 0: named, but nothing to use (taken, or excluded by a job) */
     double usd_per_hour; /* of one device; below 0: no price is known */
+    /* The largest tp group of which its machines hold as many side by side as its devices
+     * would make, whatever else lies there; 0: any that a machine has room for. Machines of
+     * 3 devices hold one group of 2 each, though two of them have 6 devices. */
+    int group_max;
 };
 
 /* A layer as one device of a tp group holds it. Bytes are of one sequence. */
@@ -177,6 +181,9 @@ const struct fleet_curve *fleet_curve(const struct fleet *fleet, int from_pool,
 const struct layer_time *fleet_kind_times(const struct fleet_kind *kind,
                                           enum precision precision, int micro_batch,
                                           int tp);
+
+/* The largest tp group that a pool may have. */
+int fleet_pool_group_max(const struct fleet *fleet, int pool);
 
 /* Everything that a search and an evaluator rely on: counts within limits, times, rates
  * and sizes finite and not negative, names of curves in range, each (kind, zone) once.

@@ -124,6 +124,13 @@ check_replica(const struct fleet_plan *plan, const struct fleet *fleet, int stag
         return err_set(err, ERR_PLAN,
                        "stage %d: tp %d on \"%s\", of which a machine has %d", stage,
                        replica->tp, kind->name, kind->machine_devices);
+    int group_max = fleet_pool_group_max(fleet, replica->pool);
+    if (replica->tp > group_max)
+        return err_set(err, ERR_PLAN,
+                       "stage %d: tp %d on \"%s\" in zone \"%s\", whose machines are of "
+                       "sizes that groups of more than %d do not fill",
+                       stage, replica->tp, kind->name,
+                       fleet->zones[fleet->pools[replica->pool].zone].name, group_max);
     if (plan->precision < 0 || plan->precision >= PRECISIONS ||
         !fleet_kind_times(kind, plan->precision, plan->micro_batch, replica->tp))
         return err_set(

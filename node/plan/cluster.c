@@ -226,8 +226,8 @@ take_kind(const char *path, const struct cluster_file *file,
         return err_wrap(err, "device \"%s\": memory", kind->name);
     if (kind->memory_bytes < 1 || kind->memory_bytes > INT64_C(1) << 50)
         return err_set(err, ERR_USAGE,
-                       "device \"%s\": memory is \"%s\"; write it with its unit, such "
-                       "as 40GiB",
+                       "device \"%s\": memory is \"%s\", it must be from 1 byte to "
+                       "1024TiB",
                        kind->name, device->memory);
     int64_t machine = device->per_machine ? *device->per_machine : 1;
     if (machine < 1 || machine > 64)
@@ -340,6 +340,47 @@ take_pools(const struct cluster_file *file, struct plan_cluster *out, struct err
     return 0;
 }
 
+/* What is over in one machine of `devices`, or `machines` of them, beside whole groups. */
+static void
+add_odd(int *odd, int machines, int devices)
+{
+    for (int slot = 0; slot < TP_SLOTS; slot++)
+        odd[slot] += machines * (devices % (1 << slot));
+}
+
+/* A tensor-parallel group lies in one machine: which degrees surely do, however many groups
+ * a plan has? Those of which the machines hold as many as their devices would make together,
+ * and all below. Fewer machines have no more that is over. */
+static void
+take_groups(struct plan_cluster *out)
+{
+    struct fleet *fleet = out->fleet;
+    for (int p = 0; p < fleet->pools_count; p++) {
+        struct fleet_pool *pool = &fleet->pools[p];
+        int machine = fleet->kinds[pool->kind].machine_devices;
+        int odd[TP_SLOTS] = {0};
+        int unnamed = pool->devices;
+        for (int i = 0; i < out->nodes_count; i++) {
+            if (out->nodes[i].pool != p)
+                continue;
+            add_odd(odd, 1, out->nodes[i].devices);
+            unnamed -= out->nodes[i].devices;
+        }
+        add_odd(odd, unnamed / machine, machine);
+        add_odd(odd, 1, unnamed % machine);
+        int slot = 0;
+        while (slot + 1 < TP_SLOTS && odd[slot + 1] < 1 << (slot + 1))
+            slot++;
+        pool->group_max = 1 << slot;
+        if (slot + 1 < TP_SLOTS && 2 << slot <= machine && 2 << slot <= pool->devices)
+            plan_cluster_note(out,
+                              "\"%s\" in zone \"%s\": not all machines have a multiple "
+                              "of %d devices; tensor-parallel groups have at most %d\n",
+                              fleet->kinds[pool->kind].name,
+                              fleet->zones[pool->zone].name, 2 << slot, 1 << slot);
+    }
+}
+
 /* ---- prices of what leaves a zone ---- */
 
 static int
@@ -404,6 +445,7 @@ take(const char *path, const struct cluster_file *file, const char *model,
     if (devices == 0)
         return err_set(err, ERR_PLAN,
                        "the cluster has no devices: pools and nodes count 0 together");
+    take_groups(out);
     if (take_egress(file, fleet, err) || plan_links_take(file, fleet, err))
         return -1;
     return fleet_check(fleet, err);

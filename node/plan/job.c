@@ -388,6 +388,17 @@ plan_job_bind(struct plan_job *job, struct plan_cluster *cluster, struct err *er
         if (least > request->iterations_per_s_min)
             request->iterations_per_s_min = least;
     }
+    bool published = fleet->cost_model == COST_MODEL_PUBLISHED;
+    if (published && request->recompute == CHOICE_ON)
+        return err_set(
+            err, ERR_USAGE,
+            "recompute is full, which cost_model published has no figures for; "
+            "plan with cost_model replay, or leave recompute open");
+    if (published && request->shard_optimizer == CHOICE_ON)
+        return err_set(
+            err, ERR_USAGE,
+            "zero is optimizer, which cost_model published has no figures for; "
+            "plan with cost_model replay, or leave zero open");
     if (keep_to(job, cluster, err))
         return -1;
     plan_engine_bind(job, cluster);

@@ -227,6 +227,45 @@ START_TEST(a_cluster_without_devices_has_no_plan)
 }
 END_TEST
 
+/* Devices of a type, and how many each of its machines in zone a has. */
+static int
+groups_of(int per_machine, int pool, const char *nodes)
+{
+    char text[1024];
+    snprintf(text, sizeof(text),
+             "zones: [{name: a}]\n"
+             "devices: [{name: fast, memory: 8GiB, per_machine: %d, profiles: "
+             "[fast.json]}]\n"
+             "pools: [{device: fast, zone: a, count: %d}]\n"
+             "%s%s%s"
+             "links: [{from: a, to: a, mbit_per_s: 1000}]\n",
+             per_machine, pool, *nodes ? "nodes: [" : "", nodes, *nodes ? "]\n" : "");
+    ck_assert_msg(parse_text(text) == 0, "%s", err.msg);
+    int most = fleet_pool_group_max(cluster.fleet, 0);
+    bool said = strstr(cluster.notes, "tensor-parallel groups have at most") != NULL;
+    plan_cluster_release(&cluster);
+    return said ? -most : most;
+}
+
+START_TEST(no_group_spans_machines_that_are_smaller_than_their_type)
+{
+    static const char one[] = "{name: n1, device: fast, zone: a, count: 1}";
+    static const char ones[] = "{name: n1, device: fast, zone: a, count: 1}, "
+                               "{name: n2, device: fast, zone: a, count: 1}";
+    static const char twos[] = "{name: n1, device: fast, zone: a, count: 2}, "
+                               "{name: n2, device: fast, zone: a, count: 2}";
+    ck_assert_int_eq(groups_of(4, 8, ""), 4);
+    ck_assert_int_eq(groups_of(4, 6, ""), 4); /* 4 and 2: one group of 4 */
+    ck_assert_int_eq(groups_of(4, 8, one), 4);
+    ck_assert_int_eq(groups_of(4, 0, ones), -1);
+    ck_assert_int_eq(groups_of(4, 0, twos), -2);
+    ck_assert_int_eq(groups_of(4, 4, twos), -2);
+    ck_assert_int_eq(groups_of(3, 3, ""), 3);  /* whatever one has room for */
+    ck_assert_int_eq(groups_of(3, 6, ""), -1); /* two groups of 2, not three */
+    ck_assert_int_eq(groups_of(6, 12, ""), -2);
+}
+END_TEST
+
 START_TEST(names_that_are_twice_there_are_refused)
 {
     refused_with("{name: b, region: west}", "{name: a}", "zones has \"a\" twice");
@@ -263,6 +302,7 @@ suite_plan_cluster(void)
     tcase_add_test(tc, wrong_numbers_are_named_with_what_they_may_be);
     tcase_add_test(tc, a_link_to_nowhere_and_one_of_nothing_are_refused);
     tcase_add_test(tc, a_cluster_without_devices_has_no_plan);
+    tcase_add_test(tc, no_group_spans_machines_that_are_smaller_than_their_type);
     tcase_add_test(tc, names_that_are_twice_there_are_refused);
     tcase_add_test(tc, profiles_that_disagree_on_the_layers_are_refused);
     return suite;

@@ -171,6 +171,18 @@ START_TEST(zones_of_the_stages_say_how_many_stages_there_are)
 }
 END_TEST
 
+START_TEST(what_the_published_model_has_no_figures_for_is_refused_by_name)
+{
+    cluster.fleet->cost_model = COST_MODEL_PUBLISHED;
+    ck_assert_int_eq(bind_with("recompute: open\nzero: open"), 0);
+    ck_assert_int_eq(bind_with("recompute: full"), -1);
+    ck_assert_int_eq(err.code, ERR_USAGE);
+    ck_assert_msg(strstr(err.msg, "recompute is full"), "%s", err.msg);
+    ck_assert_int_eq(bind_with("zero: optimizer"), -1);
+    ck_assert_msg(strstr(err.msg, "zero is optimizer"), "%s", err.msg);
+}
+END_TEST
+
 START_TEST(what_is_excluded_has_no_devices_left)
 {
     struct fleet_pool *pools = cluster.fleet->pools;
@@ -219,6 +231,7 @@ suite_plan_job(void)
     tcase_add_test(tc, wrong_words_and_numbers_are_named);
     tcase_add_test(tc, a_job_may_begin_with_a_byte_order_mark);
     tcase_add_test(tc, zones_of_the_stages_say_how_many_stages_there_are);
+    tcase_add_test(tc, what_the_published_model_has_no_figures_for_is_refused_by_name);
     tcase_add_test(tc, what_is_excluded_has_no_devices_left);
     tcase_add_test(tc, names_that_the_cluster_has_not_are_refused);
     return suite;

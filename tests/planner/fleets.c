@@ -133,7 +133,7 @@ fleets_small(struct rng *rng, int devices, int layers, struct fleet_request *req
     for (int k = 0; k < fleet->kinds_count; k++)
         for (int z = 0; z < fleet->zones_count; z++)
             fleet->pools[fleet->pools_count++] =
-                (struct fleet_pool){k, z, 0, 0.5 * pick(rng, 1, 9)};
+                (struct fleet_pool){k, z, 0, 0.5 * pick(rng, 1, 9), 0};
     int left = pick(rng, 1, devices);
     while (left > 0) {
         int some = pick(rng, 1, left);
@@ -169,8 +169,8 @@ fleets_cloud(struct rng *rng, int kinds, int zones, const int *devices,
     }
     for (int k = 0; k < kinds; k++)
         for (int z = 0; z < zones; z++)
-            fleet->pools[fleet->pools_count++] =
-                (struct fleet_pool){k, z, devices[k * zones + z], 4.0 / (0.6 + 0.5 * k)};
+            fleet->pools[fleet->pools_count++] = (struct fleet_pool){
+                k, z, devices[k * zones + z], 4.0 / (0.6 + 0.5 * k), 0};
     join_all(fleet, rng, 1.6, 0.4);
     return fleet;
 }

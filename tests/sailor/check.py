@@ -516,6 +516,19 @@ def a_zone_without_prices_is_named_under_cost():
     case.refused(2, "price", C, B, "0 where a region's zones send for nothing")
 
 
+def no_group_spans_machines():
+    case = Case({(A, C): 8}, batch=64)
+    small = "".join(f"  - {{name: n{i}, device: {A}, zone: {C}, count: 1}}\n" for i in range(8))
+    case.edit("cluster.yaml", f"pools:\n  - {{device: {A}, zone: {C}, count: 8}}\n", f"nodes:\n{small}")
+    degrees = {r["tp"] for s in case.plan()["stages"] for r in s["replicas"]}
+    that(degrees == {1}, f"groups of {degrees} on machines of one device")
+    replica = {"device": A, "zone": C, "tp": 4, "micro_batches": 8}
+    scenario.write(case.path("given.json"), json.dumps(
+        {"micro_batch": 8, "stages": [{"first_layer": 0, "layers": 26, "replicas": [replica]}]}))
+    done = case.run("--evaluate", case.path("given.json"))
+    that(done.returncode == 2 and "tp 4" in done.stderr, f"{done.returncode} {done.stderr}")
+
+
 def a_zone_that_nothing_joins_is_not_planned_into_pipelines():
     """A link to nowhere is refused; zones without a link are planned apart."""
     case = Case({(A, C): 8, (A, B): 4}, batch=64)

@@ -264,6 +264,8 @@ def main(argv=None):
     try:
         write_scenario(given)
     except (BadInput, OSError) as why:
+        if isinstance(why, OSError):
+            why = f"could not write to \"{given.out}\": {why.strerror}; name another folder with -o"
         print(f"scenario.py: {why}", file=sys.stderr)
         return 2
     return 0
