@@ -176,6 +176,11 @@ static void
 look_at_list(void)
 {
     const struct host *at = seed();
+    for (int i = guard.first_extra; i < world.hosts_count; i++) {
+        struct host *host = &world.hosts[i];
+        if (host->node && host->node->member)
+            host->outcast = false; /* one of them from here on, maybe the last */
+    }
     if (!guard.asked || !at || guard.extra == 0)
         return;
     for (int i = 0; i < guard.extra; i++) {
@@ -191,9 +196,7 @@ look_at_list(void)
         }
         if (host->node)
             guard.extra_ids[i] = host->node->id;
-        if (host->node && host->node->member)
-            host->outcast = false;
-        else if (host->node && guard.calm && i > 0)
+        if (host->node && guard.calm && i > 0 && !host->node->member)
             host_crash(host); /* it gives up */
     }
 }
