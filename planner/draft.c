@@ -590,6 +590,8 @@ judge(const struct board *board, struct draft *draft, double smooth_s)
 {
     const struct fleet_request *request = board->request;
     const struct fleet *fleet = board->fleet;
+    /* The evaluator sums in another order; it has the last word on a limit. */
+    const double rounding = 1.0 + 1e-12;
     double usd_per_s = 0.0;
     int devices = 0;
     for (int c = 0; c < draft->crews_count; c++) {
@@ -608,18 +610,19 @@ judge(const struct board *board, struct draft *draft, double smooth_s)
     worth->devices = devices;
     worth->breach = 0.0;
     if (request->usd_per_iteration_max >= 0.0 &&
-        draft->usd > request->usd_per_iteration_max)
+        draft->usd > request->usd_per_iteration_max * rounding)
         worth->breach +=
             (draft->usd - request->usd_per_iteration_max) /
             (request->usd_per_iteration_max > 0.0 ? request->usd_per_iteration_max
                                                   : 1e-9);
     double usd_per_hour = usd_per_s * 3600.0;
-    if (request->usd_per_hour_max >= 0.0 && usd_per_hour > request->usd_per_hour_max)
+    if (request->usd_per_hour_max >= 0.0 &&
+        usd_per_hour > request->usd_per_hour_max * rounding)
         worth->breach +=
             (usd_per_hour - request->usd_per_hour_max) /
             (request->usd_per_hour_max > 0.0 ? request->usd_per_hour_max : 1e-9);
     if (request->iterations_per_s_min > 0.0 &&
-        draft->iteration_s * request->iterations_per_s_min > 1.0)
+        draft->iteration_s * request->iterations_per_s_min > rounding)
         worth->breach += draft->iteration_s * request->iterations_per_s_min - 1.0;
     worth->breach += fixed_breach(board, draft);
     if (request->objective == OBJECTIVE_COST) {

@@ -281,6 +281,16 @@ def fault_5_a_limit_that_is_met_exactly_is_met():
     that(same == free, f"{same['usd_per_iteration']} USD of {free['usd_per_iteration']}")
 
 
+def a_budget_of_what_a_plan_costs_allows_that_plan():
+    """A draft sums its cost in another order than the evaluator, which may differ in the last bit."""
+    for pools, rate in (({(A, FIVE[2]): 16, (G, C): 14}, 0.7627), ({(V, C): 4, (A, B): 8, (V, B): 40}, 0.244)):
+        known = Case(pools, batch=93, objective="cost", min_rate=rate).plan()["predicted"]
+        found = Case(pools, batch=93, max_usd=known["usd_per_iteration"]).plan()["predicted"]
+        that(found["usd_per_iteration"] <= known["usd_per_iteration"], "dearer than the limit")
+        that(found["iteration_s"] <= known["iteration_s"] * (1 + 1e-9),
+             f"{found['iteration_s']} s, {known['iteration_s']} s are known for {known['usd_per_iteration']} USD")
+
+
 def fault_5_what_was_not_measured_is_not_planned():
     case = Case({(A, C): 16})
     name = f"OPT-350.{A}.json"
