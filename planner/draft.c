@@ -82,8 +82,8 @@ worth_before(const struct worth *left, const struct worth *right)
 
 /* ---- pipelines ---- */
 
-static void
-crew_price(const struct board *board, const struct draft *draft, struct crew *crew)
+void
+draft_price(const struct board *board, const struct draft *draft, struct crew *crew)
 {
     const struct setting *setting = &board->settings[draft->setting];
     int stages = draft->stages;
@@ -652,7 +652,7 @@ draft_weigh_below(const struct board *board, struct draft *draft, double goal_s,
     for (int c = 0; c < draft->crews_count; c++) {
         struct crew *crew = &draft->crews[c];
         if (!crew->priced)
-            crew_price(board, draft, crew);
+            draft_price(board, draft, crew);
         if (crew->path_s >= FLEET_NEVER_S)
             return false;
         if (!(crew->pace_s > 1e-12))

@@ -52,6 +52,10 @@ struct draft {
 /* Copies what is in use. */
 void draft_copy(const struct draft *from, struct draft *to);
 
+/* Pace, path and update of a crew over the draft's cut and setting, in which its options were
+ * measured. */
+void draft_price(const struct board *board, const struct draft *draft, struct crew *crew);
+
 /* Does everything have room, links and measured times? Pools are not looked at. */
 bool draft_fits(const struct board *board, const struct draft *draft);
 bool draft_stage_fits(const struct board *board, const struct draft *draft, int crew,

@@ -2,7 +2,9 @@
 
 #include <string.h>
 
-static const double power_least = 0.5; /* of the fleet's */
+/* Of what the fleet could compute. */
+static const double large_least = 0.5;
+static const double near_above = 0.82;
 
 /* What a pool's devices could compute by themselves, in sequences a second. */
 static double
@@ -37,8 +39,25 @@ part_lacks(const struct fleet *fleet, int number, int pool)
     return pool == number - fleet->kinds_count;
 }
 
+/* A part goes behind those that it is to be behind; how many there are then. */
+static int
+place(const struct part *part, enum parts_sort sort, struct part parts[PARTS_MAX],
+      int count)
+{
+    int at = count;
+    while (sort == PARTS_NEAR && at > 0 && part->share > parts[at - 1].share)
+        at--;
+    if (at == PARTS_MAX)
+        return count;
+    count += count < PARTS_MAX;
+    for (int i = count - 1; i > at; i--)
+        parts[i] = parts[i - 1];
+    parts[at] = *part;
+    return count;
+}
+
 int
-parts_list(const struct board *board, struct part parts[PARTS_MAX])
+parts_list(const struct board *board, enum parts_sort sort, struct part parts[PARTS_MAX])
 {
     const struct fleet *fleet = board->fleet;
     double power[FLEET_POOLS_MAX];
@@ -49,8 +68,8 @@ parts_list(const struct board *board, struct part parts[PARTS_MAX])
     }
     int count = 0;
     int numbers = fleet->zones_count + fleet->kinds_count + fleet->pools_count;
-    for (int number = 0; number < numbers && count < PARTS_MAX; number++) {
-        struct part part = {{false}};
+    for (int number = 0; number < numbers; number++) {
+        struct part part = {.share = 0.0};
         double left = 0.0;
         bool again = true; /* nothing is lacking */
         for (int p = 0; p < fleet->pools_count; p++) {
@@ -60,8 +79,19 @@ parts_list(const struct board *board, struct part parts[PARTS_MAX])
         }
         for (int i = 0; i < count && !again; i++)
             again = memcmp(parts[i].lacks, part.lacks, sizeof(part.lacks)) == 0;
-        if (!again && left >= all * power_least)
-            parts[count++] = part;
+        bool enough =
+            sort == PARTS_LARGE ? left >= all * large_least : left > all * near_above;
+        if (again || !enough)
+            continue;
+        part.share = left / all;
+        count = place(&part, sort, parts, count);
     }
     return count;
+}
+
+void
+parts_take(const struct part *part, const struct fleet *fleet, struct fleet *into)
+{
+    for (int p = 0; p < fleet->pools_count; p++)
+        into->pools[p].devices = part->lacks[p] ? 0 : fleet->pools[p].devices;
 }

@@ -5,6 +5,7 @@
 Suite *suite_choices(void);
 Suite *suite_cluster(void);
 Suite *suite_faults(void);
+Suite *suite_fill(void);
 Suite *suite_fleet(void);
 Suite *suite_fleet_search(void);
 Suite *suite_framework(void);
@@ -22,7 +23,7 @@ main(void)
     Suite *(*const suites[])(void) = {
         suite_cluster,      suite_plan,   suite_schedule,  suite_workload, suite_fleet,
         suite_fleet_search, suite_repair, suite_muster,    suite_next,     suite_choices,
-        suite_faults,       suite_refuse, suite_framework, NULL,
+        suite_faults,       suite_refuse, suite_framework, suite_fill,     NULL,
     };
     return suite_run(suites);
 }

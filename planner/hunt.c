@@ -1,0 +1,549 @@
+#include "planner/hunt.h"
+#include "planner/climb.h"
+#include "planner/exhaust.h"
+#include "planner/fill.h"
+#include "planner/fit.h"
+#include "planner/seat.h"
+#include "planner/spread.h"
+#include "transport/base/alloc.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    PART_SHAPES = 32,     /* of each part so many shapes are seated */
+    PAIRS_MAX = 96,       /* seated in pairs of zones too, of each sort */
+    SEATINGS_MAX = 15000, /* of each sort; then no more pairs */
+    REPLAYED = 48,        /* drafts that are replayed */
+    REPLAY_CLIMBS = 6,    /* of which so many climb on, */
+    REPLAYS_EACH = 160,   /* each with so many replays */
+    PARTS_SEARCHED = 3,   /* of a fleet of */
+    PARTS_POOLS_MAX = 12, /* pools at most */
+    LAST_TRIES = 20000,   /* from the best draft of all and its parts on */
+    ROUNDS = 4,
+    QUICK_SHAPES = 16, /* the same of a quick search */
+    QUICK_ROUNDS = 3,
+    QUICK_ZONES = 6, /* up to which each is looked at by itself, too */
+    FITS_MAX = 4,
+    QUICK_TIMES_MAX = 16,
+    QUICK_REPLAYED = 6,
+    QUICK_REPLAYS_EACH = 6,
+};
+
+/* A round of climbing: so many of the best, of one setting and depth so many before all others,
+ * each with so many tries; first they are filled. */
+static const struct round {
+    int drafts;
+    int of_a_sort;
+    int64_t tries;
+    double threshold;
+    bool fill;
+} rounds[ROUNDS] = {{HUNT_SHAPES_MAX, HUNT_SHAPES_MAX, 300, 0.03, false},
+                    {32, 4, 4000, 0.02, true},
+                    {8, 2, 20000, 0.01, true},
+                    {4, 1, 40000, 0.003, false}};
+static const struct round part_rounds[ROUNDS] = {
+    {PARTS_MAX * HUNT_PART_STARTS, PARTS_MAX *HUNT_PART_STARTS, 150, 0.03, false},
+    {6, 4, 3000, 0.02, true},
+    {2, 2, 12000, 0.01, true},
+    {1, 1, 20000, 0.003, false}};
+static const struct round quick_rounds[QUICK_ROUNDS] = {
+    {12, 12, 150, 0.03, false}, {4, 4, 400, 0.015, false}, {1, 1, 800, 0.005, false}};
+
+/* ---- drafts ---- */
+
+static void
+sort_drafts(struct hunt *hunt)
+{
+    for (int i = 1; i < hunt->count; i++) {
+        struct draft *draft = hunt->drafts[i];
+        int at = i;
+        while (at > 0 && worth_before(&draft->worth, &hunt->drafts[at - 1]->worth)) {
+            hunt->drafts[at] = hunt->drafts[at - 1];
+            at--;
+        }
+        hunt->drafts[at] = draft;
+    }
+}
+
+static bool
+twins(const struct draft *left, const struct draft *right)
+{
+    if (left->setting != right->setting || left->stages != right->stages ||
+        left->crews_count != right->crews_count || left->width != right->width ||
+        memcmp(left->first, right->first,
+               (size_t)left->stages * sizeof(left->first[0])) != 0)
+        return false;
+    for (int c = 0; c < left->crews_count; c++)
+        if (left->crews[c].count != right->crews[c].count ||
+            memcmp(left->crews[c].option, right->crews[c].option,
+                   (size_t)left->stages * sizeof(left->crews[c].option[0])) != 0)
+            return false;
+    return true;
+}
+
+/* Of drafts that have become the same, one goes on. */
+static void
+drop_twins(struct hunt *hunt)
+{
+    int kept = 0;
+    for (int i = 0; i < hunt->count; i++) {
+        bool twin = false;
+        for (int k = 0; k < kept && !twin; k++)
+            twin = twins(hunt->drafts[k], hunt->drafts[i]);
+        if (twin) {
+            free(hunt->drafts[i]);
+            continue;
+        }
+        hunt->drafts[kept++] = hunt->drafts[i];
+    }
+    hunt->count = kept;
+}
+
+/* Where all devices are different. */
+static void
+spread_out(struct hunt *hunt)
+{
+    struct draft *best = xcalloc(1, sizeof(*best));
+    struct draft *draft = xcalloc(1, sizeof(*draft));
+    bool found = false;
+    for (int s = 0; s < hunt->board->settings_count; s++) {
+        if (!spread_best(hunt->board, s, draft, &hunt->weighed) ||
+            (found && !worth_before(&draft->worth, &best->worth)))
+            continue;
+        draft_copy(draft, best);
+        found = true;
+    }
+    if (found && hunt->count < HUNT_SHAPES_MAX)
+        hunt->drafts[hunt->count++] = best;
+    else
+        free(best);
+    free(draft);
+}
+
+/* Where devices are not joined: the one that does best with the whole model. */
+static void
+go_alone(struct hunt *hunt)
+{
+    struct draft *draft = xcalloc(1, sizeof(*draft));
+    if (hunt->request->replicas <= 1 && hunt->request->pipeline <= 1 &&
+        spread_alone(hunt->board, draft, &hunt->weighed))
+        hunt->drafts[hunt->count++] = draft;
+    else
+        free(draft);
+}
+
+/* Where memory is short, or a job fixes what no shape has: whatever fits. */
+static void
+fit_in(struct hunt *hunt)
+{
+    const struct fleet_request *request = hunt->request;
+    const struct board *board = hunt->board;
+    int width = request->replicas > 0 ? request->replicas : 1;
+    int first = request->pipeline > 0 ? request->pipeline : 1;
+    int last = request->pipeline > 0 ? request->pipeline : FIT_STAGES_MAX;
+    struct draft *draft = xcalloc(1, sizeof(*draft));
+    int found = 0;
+    for (int stages = first; stages <= last && found < FITS_MAX; stages++) {
+        for (int s = 0; s < board->settings_count; s++) {
+            if (hunt->count == HUNT_SHAPES_MAX ||
+                !fit_draft(board, s, stages, width, draft, &hunt->weighed))
+                continue;
+            hunt->drafts[hunt->count] = xcalloc(1, sizeof(*draft));
+            draft_copy(draft, hunt->drafts[hunt->count++]);
+            found++;
+            break;
+        }
+    }
+    free(draft);
+    sort_drafts(hunt);
+}
+
+/* What there is anything of. */
+struct variety {
+    int pools;
+    int kinds;
+    int zones;
+};
+
+static struct variety
+variety_of(const struct fleet *fleet)
+{
+    struct variety variety = {0, 0, 0};
+    bool kind_seen[FLEET_KINDS_MAX] = {false};
+    bool zone_seen[ZONES_MAX] = {false};
+    for (int p = 0; p < fleet->pools_count; p++) {
+        const struct fleet_pool *pool = &fleet->pools[p];
+        if (pool->devices < 1)
+            continue;
+        variety.pools++;
+        variety.kinds += !kind_seen[pool->kind];
+        variety.zones += !zone_seen[pool->zone];
+        kind_seen[pool->kind] = true;
+        zone_seen[pool->zone] = true;
+    }
+    return variety;
+}
+
+static void
+seat_shapes(struct hunt *hunt)
+{
+    struct shape *shapes = xcalloc(HUNT_SHAPES_MAX, sizeof(*shapes));
+    bool quick = hunt->request->quick;
+    bool part = hunt->effort == EFFORT_START;
+    int most = quick ? QUICK_SHAPES : part ? PART_SHAPES : HUNT_SHAPES_MAX;
+    int count = shapes_list(hunt->board,
+                            quick  ? SHAPES_QUICK
+                            : part ? SHAPES_PART
+                                   : SHAPES_ALL,
+                            shapes, most, &hunt->weighed);
+    int64_t began = 0;
+    for (int i = 0; i < count; i++) {
+        int rank = i % (most / 2);
+        began = rank == 0 ? hunt->weighed : began;
+        bool pairs = rank < PAIRS_MAX && hunt->weighed - began < SEATINGS_MAX &&
+                     hunt->effort > EFFORT_GLANCE;
+        struct draft *draft = xcalloc(1, sizeof(*draft));
+        if (shape_seat(hunt->board, &shapes[i], pairs, draft, &hunt->weighed))
+            hunt->drafts[hunt->count++] = draft;
+        else
+            free(draft);
+    }
+    free(shapes);
+    bool mixed = !quick && variety_of(hunt->fleet).kinds > 1;
+    for (int i = 0; i < hunt->count && mixed; i++)
+        hunt->weighed += fill_draft(hunt->board, hunt->drafts[i]);
+    if (quick)
+        spread_out(hunt);
+    sort_drafts(hunt);
+    drop_twins(hunt);
+}
+
+/* Kinds in several zones each have more ways to go wrong: they are given more tries, in
+ * quarters of the usual number; one pool or two have fewer. */
+static int64_t
+patience_quarters(struct variety variety)
+{
+    if (variety.kinds > 1 && variety.zones > 1)
+        return 8;
+    return variety.pools < 3 ? 1 + variety.pools : 4;
+}
+
+/* A few thousand tries instead of hundreds of thousands; more where much is different. */
+static void
+climb_quickly(struct hunt *hunt)
+{
+    int kinds = variety_of(hunt->fleet).kinds;
+    int64_t times = (int64_t)hunt->board->devices * kinds / 64;
+    times = times < 1 ? 1 : times > QUICK_TIMES_MAX ? QUICK_TIMES_MAX : times;
+    times = hunt->effort == EFFORT_GLANCE ? 1 : times;
+    for (int r = 0; r < QUICK_ROUNDS; r++) {
+        const struct round *round = &quick_rounds[r];
+        int count = hunt->count < round->drafts ? hunt->count : round->drafts;
+        for (int i = 0; i < count; i++)
+            hunt->weighed +=
+                climb(hunt->board, hunt->drafts[i], round->tries * times,
+                      round->threshold, (uint64_t)(r * HUNT_SHAPES_MAX + i + 1));
+        sort_drafts(hunt);
+        drop_twins(hunt);
+    }
+}
+
+/* The best first, but only so many of each setting and depth before all others: drafts of one
+ * sort end alike, and the best sort may begin behind. */
+static void
+mix_sorts(struct hunt *hunt, int most)
+{
+    struct draft *late[HUNT_DRAFTS_MAX];
+    int kept = 0;
+    int lates = 0;
+    for (int i = 0; i < hunt->count; i++) {
+        struct draft *draft = hunt->drafts[i];
+        int same = 0;
+        for (int k = 0; k < kept; k++)
+            same += hunt->drafts[k]->setting == draft->setting &&
+                    hunt->drafts[k]->stages == draft->stages;
+        if (same < most)
+            hunt->drafts[kept++] = draft;
+        else
+            late[lates++] = draft;
+    }
+    for (int i = 0; i < lates; i++)
+        hunt->drafts[kept + i] = late[i];
+}
+
+static void
+climb_rounds(struct hunt *hunt, const struct round *list)
+{
+    struct variety variety = variety_of(hunt->fleet);
+    int64_t quarters = patience_quarters(variety);
+    for (int r = 0; r < ROUNDS; r++) {
+        const struct round *round = &list[r];
+        if (variety.kinds > 1)
+            mix_sorts(hunt, round->of_a_sort);
+        int most = hunt->count < round->drafts ? hunt->count : round->drafts;
+        for (int i = 0; i < most; i++) {
+            struct draft *draft = hunt->drafts[i];
+            if (round->fill && variety.kinds > 1)
+                hunt->weighed += fill_draft(hunt->board, draft);
+            hunt->weighed +=
+                climb(hunt->board, draft, round->tries * quarters / 4, round->threshold,
+                      (uint64_t)(r * HUNT_SHAPES_MAX + i + 1));
+        }
+        sort_drafts(hunt);
+        drop_twins(hunt);
+    }
+}
+
+/* What draft_weigh() guesses of a replay is replayed, and the best made better by that. */
+static void
+replay_rounds(struct hunt *hunt)
+{
+    if (hunt->board->published)
+        return;
+    int kept = 0;
+    bool quick = hunt->request->quick;
+    int most = quick ? QUICK_REPLAYED : REPLAYED;
+    int climbs = quick ? 2 : REPLAY_CLIMBS;
+    int replays = quick ? QUICK_REPLAYS_EACH : REPLAYS_EACH;
+    int count = hunt->count < most ? hunt->count : most;
+    for (int i = 0; i < hunt->count; i++) {
+        struct draft *draft = hunt->drafts[i];
+        if (i < count && draft_replay(hunt->board, draft))
+            hunt->drafts[kept++] = draft;
+        else
+            free(draft);
+    }
+    hunt->count = kept;
+    sort_drafts(hunt);
+    for (int i = 0; i < kept && i < climbs; i++)
+        hunt->weighed +=
+            climb_replayed(hunt->board, hunt->drafts[i], replays, (uint64_t)i + 1);
+    sort_drafts(hunt);
+    drop_twins(hunt);
+}
+
+/* Of a small fleet all plans are looked at. */
+static void
+search_all(struct hunt *hunt)
+{
+    if (hunt->count == HUNT_DRAFTS_MAX)
+        free(hunt->drafts[--hunt->count]);
+    struct draft *draft = xcalloc(1, sizeof(*draft));
+    bool found = hunt->count > 0;
+    if (found)
+        draft_copy(hunt->drafts[0], draft);
+    if (exhaust(hunt->board, draft, found, &hunt->weighed))
+        hunt->drafts[hunt->count++] = draft;
+    else
+        free(draft);
+    sort_drafts(hunt);
+    drop_twins(hunt);
+}
+
+/* A quick search. */
+static void
+hunt_quickly(struct hunt *hunt)
+{
+    seat_shapes(hunt);
+    if (!(hunt->count > 0 && hunt->drafts[0]->worth.breach <= 0.0))
+        fit_in(hunt);
+    climb_quickly(hunt);
+    replay_rounds(hunt);
+}
+
+/* ---- parts of a fleet ---- */
+
+/* A draft over a part of the fleet as one over all of it. */
+static bool
+adopt(const struct board *board, const struct board *part, const struct draft *from,
+      struct draft *to)
+{
+    const struct setting *setting = &part->settings[from->setting];
+    draft_copy(from, to);
+    for (to->setting = 0; to->setting < board->settings_count; to->setting++)
+        if (board->settings[to->setting].micro_batch == setting->micro_batch &&
+            board->settings[to->setting].precision == setting->precision &&
+            board->settings[to->setting].recompute == setting->recompute &&
+            board->settings[to->setting].shard_optimizer == setting->shard_optimizer)
+            break;
+    if (to->setting == board->settings_count)
+        return false;
+    for (int c = 0; c < to->crews_count; c++) {
+        for (int s = 0; s < to->stages; s++) {
+            const struct option *option = &part->options[from->crews[c].option[s]];
+            to->crews[c].option[s] =
+                (uint16_t)board->option_of[option->pool][option->slot];
+        }
+    }
+    return true;
+}
+
+/* The best of a part of the fleet, at most so many, join the drafts of the whole. */
+static void
+take_over(struct hunt *hunt, struct hunt *part, int most)
+{
+    most = part->count < most ? part->count : most;
+    for (int i = 0; i < most && hunt->count < HUNT_DRAFTS_MAX; i++) {
+        struct draft *draft = xcalloc(1, sizeof(*draft));
+        if (adopt(hunt->board, part->board, part->drafts[i], draft))
+            hunt->drafts[hunt->count++] = draft;
+        else
+            free(draft);
+    }
+    hunt->weighed += part->weighed;
+    hunt_release(part);
+}
+
+static void
+start_in_parts(struct hunt *hunt)
+{
+    const struct fleet *fleet = hunt->fleet;
+    struct part parts[PARTS_MAX];
+    int count = parts_list(hunt->board, PARTS_LARGE, parts);
+    struct fleet *part = fleet_copy(fleet);
+    for (int i = 0; i < count; i++) {
+        parts_take(&parts[i], fleet, part);
+        struct hunt one;
+        hunt_init(&one, hunt->request, part, EFFORT_START);
+        seat_shapes(&one);
+        take_over(hunt, &one, HUNT_PART_STARTS);
+    }
+    fleet_free(part);
+}
+
+/* What does well in a part of the fleet: the best of the whole may leave a zone or a kind alone,
+ * and be like nothing that does well with all of it. They climb among themselves, so that they
+ * take no place from what begins with all. */
+static void
+look_at_parts(struct hunt *hunt)
+{
+    struct hunt others = {
+        .request = hunt->request, .fleet = hunt->fleet, .board = hunt->board};
+    start_in_parts(&others);
+    climb_rounds(&others, part_rounds);
+    for (int i = 0; i < others.count; i++) {
+        if (hunt->count < HUNT_DRAFTS_MAX)
+            hunt->drafts[hunt->count++] = others.drafts[i];
+        else
+            free(others.drafts[i]);
+    }
+    hunt->weighed += others.weighed;
+    sort_drafts(hunt);
+    drop_twins(hunt);
+}
+
+/* From the best draft on, with all of the fleet. */
+static void
+climb_on(struct hunt *hunt)
+{
+    if (hunt->count == 0 || hunt->count == HUNT_DRAFTS_MAX)
+        return;
+    struct draft *draft = xcalloc(1, sizeof(*draft));
+    draft_copy(hunt->drafts[0], draft);
+    if (hunt->board->published) {
+        hunt->weighed += fill_draft(hunt->board, draft);
+        hunt->weighed += climb(hunt->board, draft, LAST_TRIES, 0.003, 1);
+    } else {
+        hunt->weighed += climb_replayed(hunt->board, draft, REPLAYS_EACH, 1);
+    }
+    hunt->drafts[hunt->count++] = draft;
+    sort_drafts(hunt);
+    drop_twins(hunt);
+}
+
+/* What a part that lacks little is planned by itself: so the whole is planned no worse. */
+static void
+search_parts(struct hunt *hunt)
+{
+    const struct fleet *fleet = hunt->fleet;
+    if (variety_of(fleet).pools > PARTS_POOLS_MAX ||
+        hunt->request->objective == OBJECTIVE_COST)
+        return;
+    struct part parts[PARTS_MAX];
+    int count = parts_list(hunt->board, PARTS_NEAR, parts);
+    struct fleet *part = fleet_copy(fleet);
+    for (int i = 0; i < count && i < PARTS_SEARCHED; i++) {
+        parts_take(&parts[i], fleet, part);
+        struct hunt one;
+        hunt_init(&one, hunt->request, part, EFFORT_PART);
+        hunt_drafts(&one);
+        take_over(hunt, &one, 1);
+    }
+    fleet_free(part);
+    sort_drafts(hunt);
+    drop_twins(hunt);
+    if (count > 0)
+        climb_on(hunt);
+}
+
+/* Each zone by itself, as if there were no other: so no fleet is planned worse than a zone of
+ * it, however little is tried. */
+static void
+look_at_zones(struct hunt *hunt)
+{
+    const struct fleet *fleet = hunt->fleet;
+    if (fleet->zones_count < 2 || fleet->zones_count > QUICK_ZONES ||
+        hunt->request->stage_zones_count > 0)
+        return;
+    struct fleet *part = fleet_copy(fleet);
+    for (int z = 0; z < fleet->zones_count; z++) {
+        int devices = 0;
+        for (int p = 0; p < fleet->pools_count; p++) {
+            bool here = fleet->pools[p].zone == z;
+            part->pools[p].devices = here ? fleet->pools[p].devices : 0;
+            devices += part->pools[p].devices;
+        }
+        if (devices < 2 || devices == hunt->board->devices)
+            continue;
+        struct hunt one;
+        hunt_init(&one, hunt->request, part, EFFORT_START);
+        hunt_quickly(&one);
+        take_over(hunt, &one, 1);
+    }
+    fleet_free(part);
+    sort_drafts(hunt);
+    drop_twins(hunt);
+}
+
+/* ---- all of it ---- */
+
+void
+hunt_init(struct hunt *hunt, const struct fleet_request *request,
+          const struct fleet *fleet, enum effort effort)
+{
+    *hunt = (struct hunt){.request = request, .fleet = fleet, .effort = effort};
+    hunt->board = board_new(request, fleet);
+}
+
+void
+hunt_release(struct hunt *hunt)
+{
+    for (int i = 0; i < hunt->count; i++)
+        free(hunt->drafts[i]);
+    board_free(hunt->board);
+}
+
+void
+hunt_drafts(struct hunt *hunt)
+{
+    if (hunt->request->quick) {
+        hunt_quickly(hunt);
+        if (hunt->effort != EFFORT_GLANCE)
+            look_at_zones(hunt);
+        return;
+    }
+    bool small = exhaust_feasible(hunt->board);
+    bool zones_fixed = hunt->request->stage_zones_count > 0;
+    seat_shapes(hunt);
+    if (hunt->count == 0)
+        go_alone(hunt);
+    climb_rounds(hunt, rounds);
+    if (!small && !zones_fixed)
+        look_at_parts(hunt);
+    if (small)
+        search_all(hunt);
+    replay_rounds(hunt);
+    if (hunt->effort == EFFORT_WHOLE && !small && !zones_fixed)
+        search_parts(hunt);
+}
