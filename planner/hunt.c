@@ -17,7 +17,7 @@ enum {
     REPLAYED = 48,        /* drafts that are replayed */
     REPLAY_CLIMBS = 6,    /* of which so many climb on, */
     REPLAYS_EACH = 160,   /* each with so many replays */
-    PARTS_SEARCHED = 3,   /* of a fleet of */
+    PARTS_SEARCHED = 2,   /* of a fleet of */
     PARTS_POOLS_MAX = 12, /* pools at most */
     LAST_TRIES = 20000,   /* from the best draft of all and its parts on */
     ROUNDS = 4,

@@ -4,7 +4,7 @@
 
 /* Of what the fleet could compute. */
 static const double large_least = 0.5;
-static const double near_above = 0.82;
+static const double near_above = 0.88;
 
 /* What a pool's devices could compute by themselves, in sequences a second. */
 static double

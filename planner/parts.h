@@ -17,7 +17,7 @@ struct part {
 enum parts_sort {
     PARTS_LARGE, /* that have at least half of the fleet's share: those that lack a zone, then
                     those that lack a kind, then a pool */
-    PARTS_NEAR /* that have more than 82 %: those that lack the least first */
+    PARTS_NEAR /* that have more than 88 %: those that lack the least first */
 };
 
 /* Parts that lack a zone, a kind or a pool; none twice. Their number. */
