@@ -40,11 +40,13 @@ send_report(struct node *node)
             report.profile = node->profile;
     }
     struct buf body = {0};
+    struct err err;
     report_sign(&report, self->bytes, self->len, node->key, &node->swarm, &body);
-    if (id_equal(&freeze->leader, &node->id))
-        lead_report(node, body.data, body.len);
-    else
+    if (!id_equal(&freeze->leader, &node->id))
         node_send(node, &freeze->leader, FRAME_REPORT, &body);
+    else if (lead_report(node, body.data, body.len, &err))
+        log_limited(LOG_WARN, "lead",
+                    "this node's own report is passed over reason=\"%s\"", err.msg);
     buf_release(&body);
 }
 
@@ -119,13 +121,13 @@ begin_freeze(struct node *node, const struct id *leader, uint64_t term, uint64_t
                               .since_ms = clock_ms()};
 }
 
-void
-follow_freeze(struct node *node, const struct id *from, const void *body, size_t len)
+int
+follow_freeze(struct node *node, const struct id *from, const void *body, size_t len,
+              struct err *err)
 {
-    struct err err;
-    struct reader *reader = reader_open(body, len, &err);
+    struct reader *reader = reader_open(body, len, err);
     if (!reader)
-        return;
+        return -1;
     size_t job_len;
     reader_enter(reader, 4, 4);
     uint64_t term = reader_uint(reader, UINT64_MAX);
@@ -134,12 +136,9 @@ follow_freeze(struct node *node, const struct id *from, const void *body, size_t
     bool rests = reader_bool(reader);
     reader_leave(reader);
     struct job job = {0};
-    if (reader_close(&reader, &err) ||
-        (job_len > 0 && job_decode(bytes, job_len, &job, &err))) {
-        log_limited(LOG_WARN, "node", "a leader's request is passed over reason=\"%s\"",
-                    err.msg);
-        return;
-    }
+    if (reader_close(&reader, err) ||
+        (job_len > 0 && job_decode(bytes, job_len, &job, err)))
+        return -1;
     /* Only the leader that we know, for the epoch that we are in: anybody behind catches
      * up first. Who is outside hears no beats, and halts nothing: any voter may ask it.
      */
@@ -148,7 +147,7 @@ follow_freeze(struct node *node, const struct id *from, const void *body, size_t
                               : decree_voter(&node->decree, from);
     if (!leads || epoch != node->decree.epoch) {
         job_release(&job);
-        return;
+        return 0;
     }
     struct freeze *freeze = &node->freeze;
     bool again = freeze->active && freeze->term == term && freeze->epoch == epoch &&
@@ -158,7 +157,7 @@ follow_freeze(struct node *node, const struct id *from, const void *body, size_t
     if (again) {
         job_release(&job);
         go_on_reporting(node);
-        return;
+        return 0;
     }
     bool same_job =
         freeze->with_job && job_len > 0 && id_equal(&freeze->job.train.id, &job.train.id);
@@ -182,6 +181,7 @@ follow_freeze(struct node *node, const struct id *from, const void *body, size_t
         node->halts_asked++;
     }
     go_on_reporting(node);
+    return 0;
 }
 
 void

@@ -46,17 +46,13 @@ on_evidence(struct node *node, const struct frame *frame, struct err *err)
 static int
 on_freeze(struct node *node, const struct frame *frame, struct err *err)
 {
-    (void)err;
-    follow_freeze(node, &frame->from, frame->body, frame->body_len);
-    return 0;
+    return follow_freeze(node, &frame->from, frame->body, frame->body_len, err);
 }
 
 static int
 on_report(struct node *node, const struct frame *frame, struct err *err)
 {
-    (void)err;
-    lead_report(node, frame->body, frame->body_len);
-    return 0;
+    return lead_report(node, frame->body, frame->body_len, err);
 }
 
 int

@@ -231,7 +231,10 @@ ask(struct node *node, int64_t now)
         writer_bytes(&body, job.data, job.len);
         writer_bool(&body, severed_rests(lead->severed, now, id));
         if (id_equal(id, &node->id)) {
-            follow_freeze(node, id, body.data, body.len);
+            struct err err;
+            if (follow_freeze(node, id, body.data, body.len, &err))
+                log_error("lead", "this node does not halt itself reason=\"%s\"",
+                          err.msg);
             continue;
         }
         if (!decree_member(&node->decree, id)) {
@@ -557,30 +560,26 @@ lead_tick(struct node *node, int64_t now)
         ask(node, now);
 }
 
-void
-lead_report(struct node *node, const void *bytes, size_t len)
+int
+lead_report(struct node *node, const void *bytes, size_t len, struct err *err)
 {
     struct lead *lead = &node->lead;
     if (lead->state != LEAD_FREEZING)
-        return;
+        return 0;
     struct report report;
-    struct err err;
     const struct id *admit_id = secret_admit_id(node->secret);
-    if (view_report_open(&lead->draft, bytes, len, &node->swarm, admit_id, &report,
-                         &err)) {
-        log_limited(LOG_WARN, "lead", "a report is passed over reason=\"%s\"", err.msg);
-        return;
-    }
+    if (view_report_open(&lead->draft, bytes, len, &node->swarm, admit_id, &report, err))
+        return -1;
     bool asked = false;
     for (size_t i = 0; i < lead->members_count; i++)
         asked = asked || id_equal(&lead->members[i], &report.id);
     if (!asked || report.term != agree_term(node->agree) ||
         report.epoch != node->decree.epoch)
-        return;
-    if (view_report(&lead->draft, bytes, len, &node->swarm, admit_id, &err))
-        log_limited(LOG_WARN, "lead", "a report is passed over reason=\"%s\"", err.msg);
-    else
-        excluded_heard(lead->excluded, &report.id);
+        return 0;
+    if (view_report(&lead->draft, bytes, len, &node->swarm, admit_id, err))
+        return -1;
+    excluded_heard(lead->excluded, &report.id);
+    return 0;
 }
 
 /* Memory alone may rule a job out, before anybody measures it: every layer has to fit the

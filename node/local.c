@@ -134,6 +134,8 @@ local_load_members(struct node *node)
     buf_release(&bytes);
 }
 
+static const char settings_file[] = "settings.state";
+
 /* A node's own files, and those that people put beside them. */
 static bool
 ours(const char *name)
@@ -152,6 +154,8 @@ ours(const char *name)
                                         "machine.state",
                                         "seeds.state",
                                         "invites.state",
+                                        "run.state",
+                                        settings_file,
                                         (STATUS_SECRET_FILE ".next"),
                                         STATUS_EVENTS_FILE,
                                         (STATUS_EVENTS_FILE ".1"),
@@ -190,8 +194,6 @@ local_look(const struct node *node, struct err *err)
 }
 
 /* ---- settings ---- */
-
-static const char settings_file[] = "settings.state";
 
 /* One remembered text takes the place of a setting that was left at its default. */
 static void

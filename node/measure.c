@@ -9,6 +9,7 @@
 #include "transport/base/alloc.h"
 #include "transport/base/clock.h"
 #include "transport/base/log.h"
+#include "transport/base/mutant.h"
 #include "transport/codec.h"
 
 #include <stdlib.h>
@@ -400,6 +401,8 @@ measure_plan(struct node *node, const struct view *view)
 {
     bool asked = false;
     struct id peers[SURVEY_TARGETS_MAX];
+    if (MUTANT(measure))
+        return false;
     for (uint32_t i = 0; i < view->reports_count && view->planned; i++) {
         size_t count = lacking(node, view, (int)i, peers);
         /* A joiner has no data connections before it is in. */

@@ -41,7 +41,7 @@
 
 enum {
     JOIN_VERSION = 2,
-    LET_IN_MAX = 32,
+    LET_IN_MAX = 640, /* joins of half a minute, as fast as the door answers */
     NODE_TICK_MS = 50,
     NODE_LATE_MS = 200,
     NODE_FRESH_MS = 1500,
@@ -327,7 +327,7 @@ void local_remember(const struct node *node); /* before the advertised address i
 
 /* ---- lead.c ---- */
 void lead_tick(struct node *node, int64_t now_ms);
-void lead_report(struct node *node, const void *bytes, size_t len);
+int lead_report(struct node *node, const void *bytes, size_t len, struct err *err);
 int lead_submit(struct node *node, const struct job *job, const struct id *submitter,
                 struct err *err);
 /* What a submission is answered that is stopped before it began. */
@@ -357,8 +357,8 @@ int recovery_begin(struct node *node, const struct id *survivors, size_t count,
                    agree_sign_fn *sign, void *arg, struct err *err);
 
 /* ---- follow.c ---- */
-void follow_freeze(struct node *node, const struct id *from, const void *body,
-                   size_t len);
+int follow_freeze(struct node *node, const struct id *from, const void *body, size_t len,
+                  struct err *err);
 void follow_halted(struct node *node, const struct progress *progress);
 bool follow_measured(const struct node *node, const struct job *job);
 /* This node has no part in the run at hand: it could not be measured, or could not carry

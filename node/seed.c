@@ -32,6 +32,22 @@ refuse(struct buf *answer, const char *why)
     writer_text(answer, why);
 }
 
+/* It is forgotten if it does not speak for itself. The door opens twenty times a second, so
+ * that all of half a minute have room. */
+static bool
+note_let_in(struct node *node, const struct id *id)
+{
+    int at = 0;
+    while (at < node->let_in_count && !id_equal(&node->let_in[at].id, id))
+        at++;
+    if (at == LET_IN_MAX)
+        return false;
+    node->let_in[at].id = *id;
+    node->let_in[at].since_ms = clock_ms();
+    node->let_in_count += at == node->let_in_count;
+    return true;
+}
+
 /* The newest decree, and as many records as fit: the joiner gets the others by gossip. Who
  * comes by an invite gets the swarm's secret, too: it is a member like any other. */
 static void
@@ -41,12 +57,12 @@ let_in(struct node *node, const struct id *id, const struct address *address,
     uint8_t sealed[SECRET_SEALED_BYTES];
     if (invited && !secret_seal(node->secret, id, sealed))
         return; /* it signed its request: its id is a key */
+    if (!gossip_find(node->gossip, id) && !note_let_in(node, id)) {
+        refuse(answer, "too many joiners have not spoken yet; try again in a minute");
+        return;
+    }
     admit_allow(node->admit, id);
     mesh_peer(node->mesh, id, address);
-    if (!gossip_find(node->gossip, id) && node->let_in_count < LET_IN_MAX) {
-        node->let_in[node->let_in_count].id = *id;
-        node->let_in[node->let_in_count++].since_ms = clock_ms();
-    }
     struct buf decree = {0};
     agree_export(node->agree, &decree);
     size_t room = FRAME_BYTES_MAX - 1024, used = decree.len, count = 0;

@@ -611,6 +611,19 @@ check_formed(const struct history *history, struct verdict *verdict)
               seconds, limit);
 }
 
+/* A busy link is no dead peer. */
+static void
+check_nobody_lost(const struct history *history, struct verdict *verdict)
+{
+    for (size_t e = 0; e < history->epochs_count; e++)
+        if (strcmp(history->epochs[e].cause, "loss") == 0) {
+            check(verdict, "nobody_lost", false, "epoch %lld was made for a loss",
+                  (long long)history->epochs[e].epoch);
+            return;
+        }
+    check(verdict, "nobody_lost", true, "of the epochs none was made for a loss");
+}
+
 static void
 check_settled(const struct history *history, struct verdict *verdict)
 {
@@ -733,6 +746,8 @@ expect_judge(const struct history *history, const struct outcome *outcome,
         check_links(history, outcome->links, verdict);
     if (expect->formed_within_s >= 0)
         check_formed(history, verdict);
+    if (expect->nobody_lost)
+        check_nobody_lost(history, verdict);
     if (expect->settled_within_s >= 0)
         check_settled(history, verdict);
     if (expect->evicted_within_s >= 0)

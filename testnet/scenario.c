@@ -31,7 +31,7 @@ struct expect_file {
         *rejoined_within_s, *healed_within_s, *links_within, *links_by_s,
         *formed_within_s, *settled_within_s, *evicted_within_s;
     int64_t *steps, *stages, *replicas, *steps_lost_max, *steps_compared;
-    bool new_leader, exact, fenced, minority_paused, links_passive;
+    bool new_leader, exact, fenced, minority_paused, links_passive, nobody_lost;
     char *same_loss_as;
 };
 
@@ -110,6 +110,7 @@ static const cyaml_schema_field_t expect_fields[] = {
     NUMBER(expect_file, links_within),
     NUMBER(expect_file, links_by_s),
     TRUTH(expect_file, links_passive),
+    TRUTH(expect_file, nobody_lost),
     NUMBER(expect_file, formed_within_s),
     NUMBER(expect_file, settled_within_s),
     NUMBER(expect_file, evicted_within_s),
@@ -391,6 +392,7 @@ take_expect(const struct expect_file *file, struct expectations *out)
 #undef TAKE
     out->links_by_s = file->links_by_s ? *file->links_by_s : 10;
     out->links_passive = file->links_passive;
+    out->nobody_lost = file->nobody_lost;
     out->within = file->within ? *file->within : 1e-3;
     out->steps_compared = file->steps_compared ? *file->steps_compared : 50;
     out->new_leader = file->new_leader;

@@ -63,6 +63,8 @@
  *   links_by_s           ... from so many seconds after the swarm was formed on (left out:
  *                        10); a machine under load has 20 s more
  *   links_passive        ... only those count that rest on the job's own traffic
+ *   nobody_lost          no epoch is made because somebody is lost: a busy link is no
+ *                        dead peer
  *   formed_within_s      from the start of the first node until all are members
  *   evicted_within_s     each node that was evicted: until it has ended (and so has no
  *                        connection) and an epoch without it is in force; none has it
@@ -141,7 +143,7 @@ struct expectations {
     double recovered_within_s, within, joined_within_s, pause_below_s, rejoined_within_s,
         healed_within_s, links_within, links_by_s, formed_within_s, settled_within_s,
         evicted_within_s;
-    bool new_leader, exact, fenced, minority_paused, links_passive;
+    bool new_leader, exact, fenced, minority_paused, links_passive, nobody_lost;
     char same_loss_as[PATH_BYTES_MAX]; /* a path that can be opened */
 };
 

@@ -253,6 +253,8 @@ scan_value(struct scan *scan, struct err *err)
 static int
 scan_message(const uint8_t *bytes, size_t len, struct err *err)
 {
+    if (len == 0)
+        return scan_end(err); /* an empty file has no bytes to point at */
     struct scan scan = {.at = bytes, .end = bytes + len};
     do {
         if (scan.at == scan.end)

@@ -4,8 +4,8 @@
  * The server's CURVE key follows from the swarm's secret; the client's does, too, or it is
  * an open invite's. So whoever completes the handshake has the one or the other. One
  * request, one answer, JOIN_BYTES_MAX each way from a joiner, at most FRAME_BYTES_MAX
- * back, at most 5 requests a second (more wait for their turn); a request that is not
- * decodable closes nothing and is counted.
+ * back, sixteen requests at once and twenty a second after that (more wait for their turn);
+ * a request that is not decodable closes nothing and is counted.
  */
 #ifndef TRANSPORT_JOIN_H
 #define TRANSPORT_JOIN_H

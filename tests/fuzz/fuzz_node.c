@@ -394,7 +394,7 @@ find(const uint8_t *data, size_t size)
     enum { NAMES = sizeof(names) / sizeof(names[0]) };
     char path[PATH_BYTES_MAX];
     struct err err = {0};
-    if (size < 2)
+    if (size < 1)
         return;
     int which = data[0] % NAMES;
     struct node_config config = node->config;

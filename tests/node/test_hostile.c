@@ -4,6 +4,7 @@
  * memory stays bounded, and its log says who.
  */
 #include "gossip/message.h"
+#include "node/node.h"
 #include "tests/node/swarm.h"
 #include "tests/suite.h"
 #include "transport/base/alloc.h"
@@ -369,6 +370,33 @@ START_TEST(a_peer_that_says_nonsense_or_too_much_is_named_and_hung_up_on)
 }
 END_TEST
 
+START_TEST(orders_that_make_no_sense_are_named_and_hung_up_on)
+{
+    BEGIN();
+    open_swarm();
+    join(&evil, "evil");
+    peer_kill(&evil);
+    peer_event(&one, 20000, NULL, "\"event\":\"epoch\"", "\"cause\":\"loss\"", NULL);
+    become_evil();
+    static const uint8_t huge[5] = {0xdd, 0x10, 0, 0, 0};
+    char name[ID_SHORT_SIZE], named[96];
+    uint64_t sequence = 0;
+    bool up;
+    struct dial *dial = dial_as_evil(&up);
+    ck_assert(up);
+    for (int i = 0; i < 20; i++)
+        say_frame(dial, FRAME_FREEZE, ++sequence, huge, sizeof(huge));
+    swarm_line(one.log, 10000, NULL, "frame refused kind=FRAME_FREEZE from=evil ", NULL);
+    snprintf(named, sizeof(named), "it says too much, or what makes no sense id=%s",
+             id_short(key_id(key), name));
+    peer_logs(&one, 10000, named);
+    dial_close(dial);
+    key_free(key);
+    loop_free(loop);
+    loop_teardown();
+}
+END_TEST
+
 /* The record that one keeps of two, as two signed it. */
 static void
 record_of_two(struct buf *out_record, struct record *record)
@@ -490,6 +518,85 @@ START_TEST(what_a_peer_forges_or_repeats_of_another_changes_nothing_and_is_named
 }
 END_TEST
 
+/* ---- joiners who never speak ---- */
+
+static int joined;
+
+static void
+on_joined(void *arg, enum join_result result, const void *body, size_t len)
+{
+    (void)arg;
+    (void)body;
+    (void)len;
+    joined += result == JOIN_ANSWERED;
+}
+
+/* The holder of the secret asks in the name of an identity of its own. */
+static void
+ask_as(const struct key *asker, const struct secret *secret)
+{
+    struct buf words = {0}, request = {0};
+    uint8_t signature[KEY_SIGNATURE_BYTES];
+    struct id none = {{0}};
+    struct err err;
+    seed_join_words(&none, key_id(asker), "127.0.0.1:9", &words);
+    key_sign(asker, words.data, words.len, signature);
+    writer_array(&request, 5);
+    writer_uint(&request, JOIN_VERSION);
+    writer_id(&request, &none);
+    writer_id(&request, key_id(asker));
+    writer_text(&request, "127.0.0.1:9");
+    writer_bytes(&request, signature, sizeof(signature));
+    struct join_keys keys = {.client_public = secret_joiner_public(secret),
+                             .client_secret = secret_joiner_secret(secret),
+                             .server_public = secret_join_public(secret)};
+    struct address seed = {.host = "127.0.0.1", .port = (uint16_t)one.port};
+    int before = joined;
+    struct join_client *client =
+        join_dial(loop, &keys, &seed, request.data, request.len, on_joined, NULL, &err);
+    ck_assert_ptr_nonnull(client);
+    for (int64_t until = clock_ms() + 8000; joined == before && clock_ms() < until;)
+        run_ms(5);
+    ck_assert_int_eq(joined, before + 1);
+    join_client_close(client);
+    buf_release(&words);
+    buf_release(&request);
+}
+
+START_TEST(any_number_of_joiners_who_never_speak_are_forgotten)
+{
+    BEGIN();
+    enum { JOINERS = 40 };
+    struct key *keys[JOINERS];
+    struct err err;
+    peer_start(&one, "one", "--zone", "a", NULL);
+    peer_event(&one, 10000, NULL, "\"event\":\"epoch\"", NULL);
+    ck_assert_int_eq(key_setup(&err) || loop_setup(1, &err), 0);
+    loop = loop_new();
+    for (int64_t until = clock_ms() + 10000;
+         !file_exists(swarm_path("one/swarm.id")) && clock_ms() < until;)
+        clock_sleep_ms(20); /* written right after the first epoch is told */
+    struct secret *secret = secret_read(swarm_path("one/swarm.secret"), &err);
+    struct key *ones = key_open(swarm_path("one/identity.key"), NULL, &err);
+    ck_assert(secret && ones);
+    target = *key_id(ones);
+    for (int i = 0; i < JOINERS; i++) {
+        uint8_t seed[32] = {77, (uint8_t)i}; /* as random_keys() */
+        keys[i] = key_from_seed(seed);
+        ask_as(keys[i], secret);
+    }
+    clock_sleep_ms(33000);        /* each has half a minute to speak */
+    int denied = random_keys(50); /* these, and ten more */
+    ck_assert_msg(denied == 50, "%d of them are let in still", 50 - denied);
+    for (int i = 0; i < JOINERS; i++)
+        key_free(keys[i]);
+    secret_free(secret);
+    key_free(ones);
+    loop_free(loop);
+    loop_teardown();
+}
+END_TEST
+
 Suite *
 suite_hostile(void)
 {
@@ -499,6 +606,8 @@ suite_hostile(void)
     tcase_add_test(tests,
                    strangers_who_hold_handshakes_open_or_have_no_key_take_nothing_away);
     tcase_add_test(tests, a_peer_that_says_nonsense_or_too_much_is_named_and_hung_up_on);
+    tcase_add_test(tests, orders_that_make_no_sense_are_named_and_hung_up_on);
+    tcase_add_test(tests, any_number_of_joiners_who_never_speak_are_forgotten);
     tcase_add_test(tests,
                    what_a_peer_forges_or_repeats_of_another_changes_nothing_and_is_named);
     return suite;

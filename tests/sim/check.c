@@ -61,6 +61,8 @@ static struct {
     uint64_t
         known[HOSTS_MAX]; /* the newest epoch that the machine knows, running or not */
     int64_t heard_us[HOSTS_MAX][HISTORY_NODES_MAX];
+    uint64_t measures[HOSTS_MAX]
+                     [HOSTS_MAX]; /* the epoch in which this one asked that one */
 } check;
 
 void
@@ -329,6 +331,42 @@ check_looked(const struct host *host, const struct decree *decree)
             host->address, big(decree->epoch));
 }
 
+static bool
+link_known(const struct host *host, const struct id *from, const struct id *to)
+{
+    const struct node *node = host->node;
+    const struct record_link *link = measure_link(node, from, to);
+    const struct host *sender = host_of(from);
+    return (link && link->rate > 0 && link->confidence >= LINK_CONFIDENT) || !sender ||
+           sender == host || !decree_member(&node->decree, from) ||
+           !decree_member(&node->decree, to) ||
+           check.measures[host->index][sender->index] == node->decree.epoch;
+}
+
+/* A job's first plan rests on links that are measured, or that were asked to be. */
+static void
+check_links(const struct host *host, const struct decree *decree)
+{
+    const struct node *node = host->node;
+    struct view view;
+    struct err err;
+    if (decree->cause != CAUSE_JOB || node->view->state != JOB_NONE ||
+        view_decode(decree->body, decree->body_len, &node->swarm,
+                    secret_admit_id(node->secret), &view, &err))
+        return;
+    const struct plan *plan = &view.plan;
+    for (int s = 0; view.planned && s + 1 < plan->stages_count; s++)
+        for (int r = 0; r < plan->pipelines_count; r++) {
+            const struct id *one = &view.reports[plan->stages[s].nodes[r]].id;
+            const struct id *two = &view.reports[plan->stages[s + 1].nodes[r]].id;
+            if (!link_known(host, one, two) || !link_known(host, two, one))
+                world_breach("%s proposes a job's first plan on links between stages %d "
+                             "and %d that it let nobody measure",
+                             host->address, s, s + 1);
+        }
+    view_release(&view);
+}
+
 /* It may be chosen some day: who votes after it matters already. */
 static void
 note_pending(const struct host *host, const struct decree *decree, const struct id *hash)
@@ -337,6 +375,7 @@ note_pending(const struct host *host, const struct decree *decree, const struct 
         if (id_equal(&check.pending_hash[i], hash))
             return; /* repeated, or adopted */
     check_looked(host, decree);
+    check_links(host, decree);
     int at = check.pending_count < PENDING_MAX ? check.pending_count++
                                                : (int)(decree->epoch % PENDING_MAX);
     check.pending[at] = *decree;
@@ -446,6 +485,10 @@ check_sent(const struct host *host, const struct id *to, enum frame_kind kind,
         break;
     case FRAME_ACCEPT:
         sent_acceptance(host, body, len);
+        break;
+    case FRAME_MEASURE:
+        if (host_of(to))
+            check.measures[host->index][host_of(to)->index] = host->node->decree.epoch;
         break;
     default:
         return;

@@ -214,6 +214,9 @@ static void
 gathered(struct train *train, int stage, const struct copy *copy)
 {
     const struct train_epoch *epoch = train->epoch;
+    const struct state_name *had = &train->parts[stage].name;
+    if (had->lineage.epoch == copy->name.lineage.epoch && had->step > copy->name.step)
+        return; /* overtaken on the way */
     train->parts[stage] = *copy;
     for (int s = 0; s < epoch->plan.stages_count; s++)
         if (!state_same(&train->parts[s].name, &copy->name))

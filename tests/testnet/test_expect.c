@@ -237,6 +237,18 @@ START_TEST(a_cut_minority_pauses_and_comes_back)
 }
 END_TEST
 
+START_TEST(a_loss_is_seen_where_nobody_may_be_lost)
+{
+    begin();
+    scenario.expect.nobody_lost = true;
+    holds("nobody_lost", "none was made for a loss");
+    stage_epoch(&history, 3, 1, A1, "return", 5, ALL, ALL, 900);
+    holds("nobody_lost", "none was made for a loss");
+    stage_epoch(&history, 4, 1, A1, "loss", 9, ZONE_A, ZONE_A, 1200);
+    fails("nobody_lost", "epoch 4 was made for a loss");
+}
+END_TEST
+
 START_TEST(joins_are_held_against_their_limits)
 {
     begin();
@@ -341,6 +353,7 @@ suite_expect(void)
     tcase_add_test(tests, a_leaders_kill_needs_a_successor_and_steps_in_time);
     tcase_add_test(tests, a_stopped_node_is_fenced_and_rejoins);
     tcase_add_test(tests, a_cut_minority_pauses_and_comes_back);
+    tcase_add_test(tests, a_loss_is_seen_where_nobody_may_be_lost);
     tcase_add_test(tests, joins_are_held_against_their_limits);
     tcase_add_test(tests, who_is_evicted_has_to_end_in_time_and_may_not_come_back);
     tcase_add_test(tests, losses_are_compared_with_another_runs);

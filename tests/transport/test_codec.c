@@ -239,6 +239,15 @@ START_TEST(a_message_is_one_value_and_no_more)
 }
 END_TEST
 
+START_TEST(nothing_at_all_is_no_message)
+{
+    err = (struct err){0};
+    ck_assert_ptr_null(reader_open(NULL, 0, &err)); /* an empty file; seen by UBSan */
+    ck_assert_int_eq(err.code, ERR_WIRE);
+    ck_assert_str_ne(err.msg, "");
+}
+END_TEST
+
 START_TEST(depth_is_bounded)
 {
     for (int i = 0; i < CODEC_DEPTH_MAX; i++)
@@ -763,6 +772,7 @@ suite_codec(void)
     tcase_add_test(tests, kinds_that_are_not_used_are_refused);
     tcase_add_test(tests, a_longer_form_than_needed_is_refused);
     tcase_add_test(tests, a_message_is_one_value_and_no_more);
+    tcase_add_test(tests, nothing_at_all_is_no_message);
     tcase_add_test(tests, depth_is_bounded);
     tcase_add_test(tests, the_number_of_values_is_bounded);
     tcase_add_test(tests, a_message_above_the_largest_frame_is_refused);

@@ -34,7 +34,8 @@
     X(cut, "connections with who is evicted stay open")                                  \
     X(allowed, "the list of who is allowed is passed over")                              \
     X(uses, "an invite has one use more than it is for")                                 \
-    X(island, "who found nobody lets others in")
+    X(island, "who found nobody lets others in")                                         \
+    X(measure, "a job's first plan rests on links that nobody measured")
 
 enum mutant {
 #define MUTANT_ENUM(name, text) MUTANT_##name,
