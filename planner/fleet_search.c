@@ -236,8 +236,8 @@ no_plan(const struct hunt *hunt, struct err *err)
 }
 
 static int
-search(const struct fleet_request *request, const struct fleet *fleet, enum effort effort,
-       bool reasons, struct fleet_answer *out, struct err *err)
+search_once(const struct fleet_request *request, const struct fleet *fleet,
+            enum effort effort, bool reasons, struct fleet_answer *out, struct err *err)
 {
     if (request->sequences < 1 || request->sequences > FLEET_SEQUENCES_MAX)
         return err_set(err, ERR_USAGE, "a batch of %d sequences, the limit is 1 to %d",
@@ -256,6 +256,27 @@ search(const struct fleet_request *request, const struct fleet *fleet, enum effo
     out->candidates = hunt.weighed;
     hunt_release(&hunt);
     return rc;
+}
+
+/* Near the edge of what can be had, the climb by one objective may see no plan that keeps
+ * the limits where the climb by the other ends in one: nobody is told that there is none
+ * before both have looked. */
+static int
+search(const struct fleet_request *request, const struct fleet *fleet, enum effort effort,
+       bool reasons, struct fleet_answer *out, struct err *err)
+{
+    struct fleet_request other = *request;
+    struct err ignored;
+    bool cost = request->objective == OBJECTIVE_COST;
+    bool limited = request->iterations_per_s_min > 0.0 ||
+                   request->usd_per_iteration_max >= 0.0 ||
+                   request->usd_per_hour_max >= 0.0;
+    other.objective = cost ? OBJECTIVE_THROUGHPUT : OBJECTIVE_COST;
+    if (search_once(request, fleet, effort, reasons, out, err) == 0)
+        return 0;
+    if (err->code != ERR_PLAN || !limited)
+        return -1;
+    return search_once(&other, fleet, effort, reasons, out, &ignored);
 }
 
 int

@@ -11,15 +11,16 @@
 #include <string.h>
 
 enum {
-    PART_SHAPES = 32,     /* of each part so many shapes are seated */
-    PAIRS_MAX = 96,       /* seated in pairs of zones too, of each sort */
-    SEATINGS_MAX = 15000, /* of each sort; then no more pairs */
-    REPLAYED = 48,        /* drafts that are replayed */
-    REPLAY_CLIMBS = 6,    /* of which so many climb on, */
-    REPLAYS_EACH = 160,   /* each with so many replays */
-    PARTS_SEARCHED = 2,   /* of a fleet of */
-    PARTS_POOLS_MAX = 12, /* pools at most */
-    LAST_TRIES = 20000,   /* from the best draft of all and its parts on */
+    PART_SHAPES = 32,                 /* of each part so many shapes are seated */
+    PAIRS_MAX = 96,                   /* seated in pairs of zones too, of each sort */
+    SEATINGS_MAX = 15000,             /* of each sort; then no more pairs */
+    REPLAYED = 48,                    /* drafts that are replayed */
+    REPLAY_CLIMBS = 6,                /* of which so many climb on, */
+    REPLAYS_EACH = 160,               /* each with so many replays, */
+    REPLAY_OPERATIONS_MAX = 80000000, /* all of no more than so many operations */
+    PARTS_SEARCHED = 2,               /* of a fleet of */
+    PARTS_POOLS_MAX = 12,             /* pools at most */
+    LAST_TRIES = 20000,               /* from the best draft of all and its parts on */
     ROUNDS = 4,
     QUICK_SHAPES = 16, /* the same of a quick search */
     QUICK_ROUNDS = 3,
@@ -295,6 +296,31 @@ climb_rounds(struct hunt *hunt, const struct round *list)
     }
 }
 
+/* What a replay goes through: each micro-batch forward and backward, on every stage. */
+static int64_t
+operations(const struct draft *draft)
+{
+    int64_t micro_batches = 0;
+    for (int c = 0; c < draft->crews_count; c++) {
+        const struct crew *crew = &draft->crews[c];
+        micro_batches += (int64_t)crew->count * crew->each + crew->more;
+    }
+    return 2 * micro_batches * draft->stages;
+}
+
+/* So many replays of a draft, or how many of them are left: a batch of a million
+ * sequences that only 1 divides takes a second for one. */
+static int
+take_replays(struct hunt *hunt, const struct draft *draft, int wanted)
+{
+    int64_t each = operations(draft), left = REPLAY_OPERATIONS_MAX - hunt->replayed;
+    if (each < 1)
+        return wanted;
+    int taken = left < each ? 0 : left / each < wanted ? (int)(left / each) : wanted;
+    hunt->replayed += taken * each;
+    return taken;
+}
+
 /* What draft_weigh() guesses of a replay is replayed, and the best made better by that. */
 static void
 replay_rounds(struct hunt *hunt)
@@ -309,7 +335,8 @@ replay_rounds(struct hunt *hunt)
     int count = hunt->count < most ? hunt->count : most;
     for (int i = 0; i < hunt->count; i++) {
         struct draft *draft = hunt->drafts[i];
-        if (i < count && draft_replay(hunt->board, draft))
+        if (i < count && (take_replays(hunt, draft, 1) > 0 || kept == 0) &&
+            draft_replay(hunt->board, draft))
             hunt->drafts[kept++] = draft;
         else
             free(draft);
@@ -318,7 +345,8 @@ replay_rounds(struct hunt *hunt)
     sort_drafts(hunt);
     for (int i = 0; i < kept && i < climbs; i++)
         hunt->weighed +=
-            climb_replayed(hunt->board, hunt->drafts[i], replays, (uint64_t)i + 1);
+            climb_replayed(hunt->board, hunt->drafts[i],
+                           take_replays(hunt, hunt->drafts[i], replays), (uint64_t)i + 1);
     sort_drafts(hunt);
     drop_twins(hunt);
 }
@@ -445,7 +473,8 @@ climb_on(struct hunt *hunt)
         hunt->weighed += fill_draft(hunt->board, draft);
         hunt->weighed += climb(hunt->board, draft, LAST_TRIES, 0.003, 1);
     } else {
-        hunt->weighed += climb_replayed(hunt->board, draft, REPLAYS_EACH, 1);
+        hunt->weighed += climb_replayed(hunt->board, draft,
+                                        take_replays(hunt, draft, REPLAYS_EACH), 1);
     }
     hunt->drafts[hunt->count++] = draft;
     sort_drafts(hunt);

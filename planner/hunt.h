@@ -29,6 +29,7 @@ struct hunt {
     int count;
     struct draft *drafts[HUNT_DRAFTS_MAX]; /* best first */
     int64_t weighed;
+    int64_t replayed; /* operations */
 };
 
 /* Borrows both, which outlive it. `fleet` passes fleet_check(). */

@@ -291,6 +291,15 @@ def a_budget_of_what_a_plan_costs_allows_that_plan():
              f"{found['iteration_s']} s, {known['iteration_s']} s are known for {known['usd_per_iteration']} USD")
 
 
+def a_floor_at_the_fastest_rate_keeps_the_fastest_plan():
+    """The climb by cost may see no plan at the edge of what can be had; the one by throughput ends there."""
+    pools = {(A, C): 4, (A, B): 8}
+    fastest = Case(pools, batch=93).plan()["predicted"]
+    rate = (1 - 1e-12) / fastest["iteration_s"]
+    found = Case(pools, batch=93, objective="cost", min_rate=rate).plan()["predicted"]
+    that(found["iteration_s"] * rate <= 1, f"{found['iteration_s']} s, the floor is {rate} it/s")
+
+
 def fault_5_what_was_not_measured_is_not_planned():
     case = Case({(A, C): 16})
     name = f"OPT-350.{A}.json"
