@@ -61,8 +61,7 @@ static struct {
     uint64_t
         known[HOSTS_MAX]; /* the newest epoch that the machine knows, running or not */
     int64_t heard_us[HOSTS_MAX][HISTORY_NODES_MAX];
-    uint64_t measures[HOSTS_MAX]
-                     [HOSTS_MAX]; /* the epoch in which this one asked that one */
+    uint64_t measured[HOSTS_MAX]; /* the epoch in which its draft's links were measured */
 } check;
 
 void
@@ -332,18 +331,16 @@ check_looked(const struct host *host, const struct decree *decree)
 }
 
 static bool
-link_known(const struct host *host, const struct id *from, const struct id *to)
+link_known(const struct node *node, const struct id *from, const struct id *to)
 {
-    const struct node *node = host->node;
     const struct record_link *link = measure_link(node, from, to);
-    const struct host *sender = host_of(from);
-    return (link && link->rate > 0 && link->confidence >= LINK_CONFIDENT) || !sender ||
-           sender == host || !decree_member(&node->decree, from) ||
-           !decree_member(&node->decree, to) ||
-           check.measures[host->index][sender->index] == node->decree.epoch;
+    return (link && link->rate > 0 && link->confidence >= LINK_CONFIDENT) ||
+           id_equal(from, &node->id) || !decree_member(&node->decree, from) ||
+           !decree_member(&node->decree, to);
 }
 
-/* A job's first plan rests on links that are measured, or that were asked to be. */
+/* A job's first plan rests on links that are measured, unless it was not the first draft:
+ * what the links of that one turned out to carry may have made it another plan. */
 static void
 check_links(const struct host *host, const struct decree *decree)
 {
@@ -351,6 +348,7 @@ check_links(const struct host *host, const struct decree *decree)
     struct view view;
     struct err err;
     if (decree->cause != CAUSE_JOB || node->view->state != JOB_NONE ||
+        check.measured[host->index] == node->decree.epoch ||
         view_decode(decree->body, decree->body_len, &node->swarm,
                     secret_admit_id(node->secret), &view, &err))
         return;
@@ -359,7 +357,7 @@ check_links(const struct host *host, const struct decree *decree)
         for (int r = 0; r < plan->pipelines_count; r++) {
             const struct id *one = &view.reports[plan->stages[s].nodes[r]].id;
             const struct id *two = &view.reports[plan->stages[s + 1].nodes[r]].id;
-            if (!link_known(host, one, two) || !link_known(host, two, one))
+            if (!link_known(node, one, two) || !link_known(node, two, one))
                 world_breach("%s proposes a job's first plan on links between stages %d "
                              "and %d that it let nobody measure",
                              host->address, s, s + 1);
@@ -486,10 +484,6 @@ check_sent(const struct host *host, const struct id *to, enum frame_kind kind,
     case FRAME_ACCEPT:
         sent_acceptance(host, body, len);
         break;
-    case FRAME_MEASURE:
-        if (host_of(to))
-            check.measures[host->index][host_of(to)->index] = host->node->decree.epoch;
-        break;
     default:
         return;
     }
@@ -593,6 +587,8 @@ check_process(struct host *host)
         check.seen[i].epoch = decree->epoch;
         check_commit(host);
     }
+    if (node->lead.links_until_ms != 0)
+        check.measured[i] = decree->epoch;
     if (check.seen[i].life != host->life ||
         check.people[check.seen[i].person].amnesia != (node->agree->amnesia != 0)) {
         check.seen[i].life = host->life;
