@@ -278,6 +278,8 @@ climb_rounds(struct hunt *hunt, const struct round *list)
 {
     struct variety variety = variety_of(hunt->fleet);
     int64_t quarters = patience_quarters(variety);
+    /* What stands idle costs nothing. */
+    bool fills = variety.kinds > 1 && hunt->request->objective == OBJECTIVE_THROUGHPUT;
     for (int r = 0; r < ROUNDS; r++) {
         const struct round *round = &list[r];
         if (variety.kinds > 1)
@@ -285,7 +287,7 @@ climb_rounds(struct hunt *hunt, const struct round *list)
         int most = hunt->count < round->drafts ? hunt->count : round->drafts;
         for (int i = 0; i < most; i++) {
             struct draft *draft = hunt->drafts[i];
-            if (round->fill && variety.kinds > 1)
+            if (fills && round->fill)
                 hunt->weighed += fill_draft(hunt->board, draft);
             hunt->weighed +=
                 climb(hunt->board, draft, round->tries * quarters / 4, round->threshold,
