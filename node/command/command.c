@@ -176,7 +176,8 @@ static int
 catch_interrupt(const struct command_talk *talk)
 {
     struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART};
-    if (!talk || !talk->interruptible || pipe2(interrupts, O_CLOEXEC | O_NONBLOCK))
+    if (!talk || !talk->interruptible ||
+        (interrupts[0] < 0 && pipe2(interrupts, O_CLOEXEC | O_NONBLOCK)))
         return -1;
     sigaction(SIGINT, &action, NULL);
     return interrupts[0];

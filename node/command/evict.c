@@ -87,7 +87,7 @@ begin(struct json_writer *writer, struct buf *request, const char *name)
     json_put_text(writer, "command", name);
 }
 
-static struct asked asked = {.nodes_count = 0};
+static struct asked asked; /* large: not on the stack */
 
 int
 cmd_evict(int argc, char **argv)
@@ -103,6 +103,7 @@ cmd_evict(int argc, char **argv)
         "NODE is a name, a short id or a whole id, as \"flotilla status\" shows them.\n\n"
         "Example:\n  flotilla evict b2\n";
     static const struct argp argp = {options, parse, "NODE", doc, NULL, NULL, NULL};
+    memset(&asked, 0, sizeof(asked));
     config_data_default(asked.data);
     if (argp_parse(&argp, argc, argv, 0, NULL, &asked))
         return EXIT_USAGE;
@@ -229,6 +230,7 @@ cmd_allow(int argc, char **argv)
         "  flotilla allow --file ids.txt\n"
         "  flotilla allow --list\n";
     static const struct argp argp = {options, parse, "[ID...]", doc, NULL, NULL, NULL};
+    memset(&asked, 0, sizeof(asked));
     config_data_default(asked.data);
     if (argp_parse(&argp, argc, argv, 0, NULL, &asked))
         return EXIT_USAGE;

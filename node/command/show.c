@@ -2,7 +2,8 @@
 
 #include <string.h>
 
-enum { STEP_LINE_MS = 1000 };
+enum { STEP_LINE_MS = 1000, SECONDS_MOST = 1000000000 };
+static const int64_t INT_MOST = INT64_C(1) << 53;
 
 /* ---- parts ---- */
 
@@ -25,10 +26,25 @@ text_of(const struct json *object, const char *key)
     return json_text(json_get(object, key), "");
 }
 
+int64_t
+show_int(const struct json *object, const char *key, int64_t otherwise)
+{
+    int64_t value = json_int(json_get(object, key), otherwise);
+    return value < -INT_MOST ? -INT_MOST : value > INT_MOST ? INT_MOST : value;
+}
+
 static int64_t
 int_of(const struct json *object, const char *key)
 {
-    return json_int(json_get(object, key), 0);
+    return show_int(object, key, 0);
+}
+
+/* Seconds, none of them negative or for ever. */
+static double
+seconds_of(const struct json *object, const char *key)
+{
+    double value = json_double(json_get(object, key), 0);
+    return value < 0 ? 0 : value > SECONDS_MOST ? SECONDS_MOST : value;
 }
 
 static void
@@ -119,9 +135,9 @@ static void
 show_step(struct show *show, int64_t now_ms, const struct json *event)
 {
     int64_t step = int_of(event, "step");
-    double step_s = json_double(json_get(event, "step_s"), 0);
+    double step_s = seconds_of(event, "step_s");
     double tokens = (double)int_of(event, "tokens");
-    int64_t at_ms = json_int(json_get(event, "mono_ms"), now_ms);
+    int64_t at_ms = show_int(event, "mono_ms", now_ms);
     if (step <= show->last_step)
         return;
     if (show->first_step == 0) {
@@ -135,8 +151,8 @@ show_step(struct show *show, int64_t now_ms, const struct json *event)
     show->measured_to = at_ms;
     show->last_step = step;
     show->loss = json_double(json_get(event, "loss"), 0);
-    show->epoch = json_int(json_get(event, "epoch"), show->epoch);
-    show->nodes = json_int(json_get(event, "nodes"), show->nodes);
+    show->epoch = show_int(event, "epoch", show->epoch);
+    show->nodes = show_int(event, "nodes", show->nodes);
     snprintf(show->line, sizeof(show->line),
              "step %lld  loss %.4f  %.0f tokens/s  epoch %lld  %s", (long long)step,
              show->loss, step_s > 0 ? tokens / step_s : 0, (long long)show->epoch,

@@ -55,6 +55,9 @@ void show_status(FILE *out, const struct json *status, bool all);
 
 /* ---- parts of both ---- */
 
+/* A whole number of a node's. What no count, step or time reaches is cut to 2^53 either way,
+ * so that sums and differences of a few of them are numbers, too. */
+int64_t show_int(const struct json *object, const char *key, int64_t otherwise);
 /* "1 node", "2 nodes". Static storage of a few calls. */
 const char *show_count(int64_t count, const char *noun);
 /* What of the job's fixed plan was not kept, by a plan document that is loosened. */

@@ -21,7 +21,7 @@ text_of(const struct json *object, const char *key)
 static int64_t
 int_of(const struct json *object, const char *key)
 {
-    return json_int(json_get(object, key), 0);
+    return show_int(object, key, 0);
 }
 
 static double

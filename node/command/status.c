@@ -44,6 +44,9 @@ parse(int key, char *arg, struct argp_state *state)
     return 0;
 }
 
+static const char no_status[] =
+    "the node's answer has no status; is it of another version than this program?";
+
 /* Write a text of the answer's to a file. */
 static int
 put(const char *path, const struct json *text, struct err *err)
@@ -127,6 +130,11 @@ cmd_status(int argc, char **argv)
     if (!answer)
         return command_fail(&err);
     const struct json *status = json_get(answer, "status");
+    if (!json_is_object(status)) {
+        err_set(&err, ERR_WIRE, "%s", no_status);
+        json_free(answer);
+        return command_fail(&err);
+    }
     if (given.json) {
         char *document = json_print(status);
         puts(document);

@@ -182,6 +182,20 @@ START_TEST(a_node_without_a_part_counts_the_steps_that_it_is_not_told)
 }
 END_TEST
 
+START_TEST(numbers_that_no_run_has_are_cut)
+{
+    tell(1000, "{\"event\":\"step\",\"mono_ms\":-9223372036854775808,"
+               "\"step\":9223372036854775807,\"tokens\":200,\"step_s\":1e300}");
+    tell(2000, "{\"event\":\"rollback\",\"from_step\":9223372036854775807,"
+               "\"to_step\":-9223372036854775808}");
+    says("steps -9007199254740991 to 9007199254740992 are done again\n");
+    tell_step(3000, 5);
+    says("step 5 ");
+    ck_assert(!tell(4000, "{\"event\":\"job\",\"state\":\"done\"}"));
+    says("the run ended: done\n");
+}
+END_TEST
+
 START_TEST(an_epoch_without_a_job_is_not_shown)
 {
     tell_epoch(2, "x", "\"stages\":[{},{}],\"nodes\":3");
@@ -372,6 +386,7 @@ suite_show(void)
     tcase_add_test(tests, on_a_terminal_the_last_step_line_stays);
     tcase_add_test(tests, the_end_has_a_summary);
     tcase_add_test(tests, a_node_without_a_part_counts_the_steps_that_it_is_not_told);
+    tcase_add_test(tests, numbers_that_no_run_has_are_cut);
     tcase_add_test(tests, an_epoch_without_a_job_is_not_shown);
     tcase_add_test(
         tests, a_plan_that_leaves_nodes_out_says_so_and_steps_name_those_who_take_part);

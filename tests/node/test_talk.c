@@ -274,6 +274,23 @@ START_TEST(json_prints_the_events_alone)
 }
 END_TEST
 
+/* ---- status ---- */
+
+START_TEST(an_answer_without_a_status_is_an_error)
+{
+    static const char *const answers[] = {"{\"done\":true}\n",
+                                          "{\"done\":true,\"status\":[1]}\n"};
+    BEGIN();
+    for (size_t i = 0; i < sizeof(answers) / sizeof(answers[0]); i++) {
+        unlink(swarm_path("log"));
+        start("status", "--json", NULL);
+        tell(answers[i]);
+        ck_assert_int_eq(swarm_wait(command, 5000), 1);
+        said("flotilla status: the node's answer has no status");
+    }
+}
+END_TEST
+
 Suite *
 suite_talk(void)
 {
@@ -288,5 +305,6 @@ suite_talk(void)
     tcase_add_test(tests, a_step_line_is_shown_while_the_node_is_silent);
     tcase_add_test(tests, when_the_node_goes_away_the_others_are_named);
     tcase_add_test(tests, json_prints_the_events_alone);
+    tcase_add_test(tests, an_answer_without_a_status_is_an_error);
     return suite;
 }
