@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LINE_BYTES_MAX = 4 << 20, STEPS_MAX = 1 << 24 };
+enum { LINE_BYTES_MAX = 4 << 20, STEPS_MAX = 1 << 20, REAL_MOST = 1000000000 };
+static const int64_t NUMBER_MOST = INT64_C(1) << 42; /* of each step still no overflow */
 
 void
 history_init(struct history *history, const struct scenario *scenario)
@@ -35,6 +36,24 @@ node_index(const struct history *history, const char *name)
     return -1;
 }
 
+/* Numbers of a log that a run may have made, or anybody: what no run reaches is cut, so that
+ * they can be added up. */
+static int64_t
+int_of(const struct json *event, const char *key, int64_t otherwise)
+{
+    int64_t value = json_int(json_get(event, key), otherwise);
+    return value < -NUMBER_MOST  ? -NUMBER_MOST
+           : value > NUMBER_MOST ? NUMBER_MOST
+                                 : value;
+}
+
+static double
+real_of(const struct json *event, const char *key)
+{
+    double value = json_double(json_get(event, key), 0);
+    return value < -REAL_MOST ? -REAL_MOST : value > REAL_MOST ? REAL_MOST : value;
+}
+
 static uint64_t
 node_bit(int node)
 {
@@ -52,13 +71,13 @@ add_mark(struct history *history, enum mark_kind kind, int node, int64_t mono_ms
         history->marks =
             xrealloc(history->marks, history->marks_capacity, sizeof(*history->marks));
     }
-    int64_t step = json_int(json_get(event, "step"), -1);
+    int64_t step = int_of(event, "step", -1);
     history->marks[history->marks_count++] =
         (struct past_mark){.kind = kind,
                            .node = node,
                            .mono_ms = mono_ms,
-                           .epoch = json_int(json_get(event, "epoch"), -1),
-                           .step = json_int(json_get(event, "to_step"), step)};
+                           .epoch = int_of(event, "epoch", -1),
+                           .step = int_of(event, "to_step", step)};
 }
 
 static void
@@ -133,7 +152,7 @@ take_voters(const struct history *history, struct past_epoch *epoch,
 static void
 on_epoch(struct history *history, int node, int64_t mono_ms, const struct json *event)
 {
-    int64_t number = json_int(json_get(event, "epoch"), -1);
+    int64_t number = int_of(event, "epoch", -1);
     const char *hash = json_text(json_get(event, "hash"), "");
     const char *leader = json_text(json_get(event, "leader_name"), "");
     struct past_epoch *epoch = epoch_place(history, number);
@@ -150,8 +169,8 @@ on_epoch(struct history *history, int node, int64_t mono_ms, const struct json *
         snprintf(epoch->hash, sizeof(epoch->hash), "%s", hash);
         snprintf(epoch->cause, sizeof(epoch->cause), "%s",
                  json_text(json_get(event, "cause"), ""));
-        epoch->term = json_int(json_get(event, "term"), 0);
-        epoch->base_step = json_int(json_get(event, "base_step"), -1);
+        epoch->term = int_of(event, "term", 0);
+        epoch->base_step = int_of(event, "base_step", -1);
         epoch->first_ms = mono_ms;
         take_plan(history, epoch, json_get(event, "plan"));
         if (epoch == history_newest(history) && epoch->base_step >= 0 &&
@@ -164,7 +183,7 @@ on_epoch(struct history *history, int node, int64_t mono_ms, const struct json *
     take_voters(history, epoch, json_get(event, "voters"));
     if (epoch->leader < 0)
         epoch->leader = node_index(history, leader);
-    hear_leader(history, json_int(json_get(event, "term"), 0), leader);
+    hear_leader(history, int_of(event, "term", 0), leader);
     history->nodes[node].epoch = number;
     history->nodes[node].member = bits >> node & 1;
     add_mark(history, MARK_EPOCH, node, mono_ms, event);
@@ -176,11 +195,11 @@ on_step(struct history *history, int node, int64_t mono_ms, const struct json *e
     struct past_step step = {
         .mono_ms = mono_ms,
         .node = node,
-        .epoch = json_int(json_get(event, "epoch"), -1),
-        .step = json_int(json_get(event, "step"), -1),
-        .tokens = json_int(json_get(event, "tokens"), 0),
-        .loss = json_double(json_get(event, "loss"), 0),
-        .step_s = json_double(json_get(event, "step_s"), 0),
+        .epoch = int_of(event, "epoch", -1),
+        .step = int_of(event, "step", -1),
+        .tokens = int_of(event, "tokens", 0),
+        .loss = real_of(event, "loss"),
+        .step_s = real_of(event, "step_s"),
         .samples_hash =
             strtoull(json_text(json_get(event, "samples_hash"), "0"), NULL, 16)};
     if (step.step < 1 || step.step > STEPS_MAX)
@@ -220,7 +239,7 @@ on_event(struct history *history, int node, const struct json *event)
                  {"resumed", MARK_RESUMED}, {"rollback", MARK_ROLLBACK},
                  {"failed", MARK_FAILED}};
     const char *kind = json_text(json_get(event, "event"), "");
-    int64_t mono_ms = json_int(json_get(event, "mono_ms"), 0);
+    int64_t mono_ms = int_of(event, "mono_ms", 0);
     struct past_node *past = &history->nodes[node];
     past->seen = true;
     for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]); i++)
@@ -234,7 +253,7 @@ on_event(struct history *history, int node, const struct json *event)
     } else if (strcmp(kind, "step") == 0) {
         on_step(history, node, mono_ms, event);
     } else if (strcmp(kind, "leader") == 0) {
-        hear_leader(history, json_int(json_get(event, "term"), 0),
+        hear_leader(history, int_of(event, "term", 0),
                     json_text(json_get(event, "name"), ""));
     } else if (strcmp(kind, "job") == 0) {
         on_job(history, event);
@@ -243,7 +262,7 @@ on_event(struct history *history, int node, const struct json *event)
     } else if (strcmp(kind, "resumed") == 0 || strcmp(kind, "start") == 0) {
         past->paused = false;
     } else if (strcmp(kind, "memory") == 0) {
-        int64_t bytes = json_int(json_get(event, "predicted_bytes"), 0);
+        int64_t bytes = int_of(event, "predicted_bytes", 0);
         if (bytes > past->predicted_bytes)
             past->predicted_bytes = bytes;
     } else if (strcmp(kind, "failed") == 0 && !history->failure[0]) {

@@ -184,6 +184,21 @@ START_TEST(a_join_costs_the_others_their_longest_gap)
 }
 END_TEST
 
+START_TEST(numbers_that_no_run_has_are_cut)
+{
+    stage_epoch(&history, 1, 1, A1, "job", 0, ALL, 15, 100);
+    stage_line(&history, A1,
+               "{\"event\":\"step\",\"mono_ms\":9223372036854775807,\"epoch\":1,"
+               "\"step\":1,\"loss\":1e308,\"tokens\":9223372036854775807}");
+    ck_assert_uint_eq(history.steps_count, 1);
+    ck_assert_int_eq(history.steps[0].mono_ms, INT64_C(1) << 42);
+    ck_assert_int_eq(history.steps[0].tokens, INT64_C(1) << 42);
+    ck_assert_double_eq(history.steps[0].loss, 1e9);
+    stage_line(&history, A1, "{\"event\":\"step\",\"epoch\":1,\"step\":1048577}");
+    ck_assert_uint_eq(history.steps_count, 1); /* no run has so many: no room is made */
+}
+END_TEST
+
 START_TEST(a_job_ends_once)
 {
     ck_assert(!history_job_ended(&history));
@@ -213,6 +228,7 @@ suite_history(void)
     tcase_add_test(tests, steps_lost_are_those_done_again);
     tcase_add_test(tests, who_has_no_part_in_the_plan_holds_nobody_up);
     tcase_add_test(tests, a_join_costs_the_others_their_longest_gap);
+    tcase_add_test(tests, numbers_that_no_run_has_are_cut);
     tcase_add_test(tests, a_job_ends_once);
     return suite;
 }
