@@ -136,7 +136,10 @@ $(BUILD)/bench_gossip: $(call obj,tests/bench/bench_gossip.c tests/bench/gossip_
         $(BUILD)/libflotilla.a
 	$(CC) $(LDFLAGS) -Wl,--wrap=key_verify,--wrap=secret_admitted -o $@ $^ $(LDLIBS)
 $(BUILD)/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.c.o $(BUILD)/libflotilla.a
-	$(CC) $(LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(LDLIBS)
+	$(CC) $(LDFLAGS) -fsanitize=fuzzer $(WRAPPED) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LDLIBS)
+$(BUILD)/fuzz_node $(BUILD)/fuzz_control: $(call obj,tests/fuzz/leader.c)
+# What the loop would watch is called by the fuzzer.
+$(BUILD)/fuzz_control: WRAPPED = -Wl,--wrap=loop_fd,--wrap=loop_fd_cancel,--wrap=loop_timer
 
 # The engine's loops are worth more optimisation (and gcc's note on 64-byte vectors in calls is of
 # no use); contraction is off everywhere, so that builds agree bit for bit.
@@ -161,16 +164,18 @@ fuzz:
 	@tests/deps.sh $(DEPS_MORE)
 	$(MAKE) fuzzers CC=clang BUILD=build/fuzz SAN=fuzzer-no-link,address,undefined \
 	    CFLAGS='-O1 -g'
+# An input that has more than this allocated at once was not held against its limits.
+FUZZ_LIMITS := -malloc_limit_mb=64 -timeout=60
 fuzzers: $(FUZZERS)
 	for f in $^; do mkdir -p build/corpus/$${f##*/}; \
-	    $$f -max_total_time=$${FUZZ_SECONDS:-60} build/corpus/$${f##*/} \
+	    $$f $(FUZZ_LIMITS) -max_total_time=$${FUZZ_SECONDS:-60} build/corpus/$${f##*/} \
 	        tests/fuzz/corpus/$${f##*/} || exit 1; done
 fuzz-corpus:
 	@tests/deps.sh $(DEPS_MORE)
 	$(MAKE) corpora CC=clang BUILD=build/fuzz SAN=fuzzer-no-link,address,undefined \
 	    CFLAGS='-O1 -g'
 corpora: $(FUZZERS)
-	for f in $^; do $$f -runs=0 tests/fuzz/corpus/$${f##*/} >$$f.log 2>&1 || \
+	for f in $^; do $$f $(FUZZ_LIMITS) -runs=0 tests/fuzz/corpus/$${f##*/} >$$f.log 2>&1 || \
 	    { tail -n 40 $$f.log; exit 1; }; done
 	@echo "$(words $^) parsers took their corpora"
 

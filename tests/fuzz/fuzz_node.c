@@ -5,22 +5,18 @@
  * folder. All of it is done, or refused with a sentence; nothing moves the epoch, and only
  * who signs for itself is let in.
  *
- * The door is invented here (transport/join.h), so that the fuzzer speaks right behind it,
- * and so is the log.
+ * The door is invented here (transport/join.h), so that the fuzzer speaks right behind it.
  */
 #include "node/node.h"
-#include "node/voters.h"
+#include "tests/fuzz/leader.h"
 #include "transport/base/alloc.h"
-#include "transport/base/clock.h"
 #include "transport/base/file.h"
 #include "transport/base/must.h"
 #include "transport/codec.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -35,9 +31,10 @@ enum mode {
     MODES
 };
 
-static char folder[] = "/tmp/fuzz_node.XXXXXX";
+static struct leader leader;
 static struct node *node;
-static struct key *maker, *other, *stranger, *joiner, *invite;
+static const struct key *maker, *other, *invite;
+static struct key *stranger, *joiner;
 static struct buf own_answer;
 static uint64_t door_answers;
 
@@ -108,140 +105,6 @@ join_client_close(struct join_client *closed)
     (void)closed;
 }
 
-/* ---- the log: nobody reads it here ---- */
-
-void
-log_setup(enum log_level level, bool json)
-{
-    (void)level;
-    (void)json;
-}
-
-bool
-log_site_open(struct log_site *site, unsigned *left_out)
-{
-    (void)site;
-    *left_out = 0;
-    return true;
-}
-
-void
-log_write(enum log_level level, const char *subsystem, const char *fmt, ...)
-{
-    char line[512];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(line, sizeof(line), fmt, ap);
-    va_end(ap);
-    must(level <= LOG_DEBUG && subsystem[0] && line[0]);
-}
-
-/* ---- a swarm of three, one of them here ---- */
-
-static void
-clean_up(void)
-{
-    struct err err;
-    file_remove_tree(folder, &err);
-}
-
-static void
-open_node(void)
-{
-    struct node_config config;
-    struct err err = {0};
-    char data[sizeof(folder) + 8];
-    must(mkdtemp(folder));
-    atexit(clean_up);
-    snprintf(data, sizeof(data), "%s/one", folder);
-    for (int i = 0; i < 100 && !node; i++) {
-        config_init(&config);
-        snprintf(config.data, sizeof(config.data), "%s", data);
-        config.engine_off = true;
-        must(address_parse("127.0.0.1:1", &config.listen, &err) == 0);
-        config.listen.port = (uint16_t)(20000 + ((int)getpid() * 7 + i * 131) % 30000);
-        config.advertise = config.listen;
-        node = node_open(&config, &err);
-        config_release(&config);
-    }
-    must(node && node->entered);
-}
-
-static void
-add_member(struct view *view, const struct key *key)
-{
-    struct report report = {.id = *key_id(key),
-                            .term = agree_term(node->agree),
-                            .epoch = node->decree.epoch,
-                            .progress = {.reported = true, .applied = -1},
-                            .profile = {.correction_ppm = 1000000}};
-    struct buf record = {0}, bytes = {0};
-    struct err err = {0};
-    report.record = (struct record){.id = report.id,
-                                    .incarnation = UINT64_C(1) << 32,
-                                    .memory_bytes = 1 << 28,
-                                    .zone = "default",
-                                    .name = "n",
-                                    .address = "127.0.0.1:9",
-                                    .device = "cpu"};
-    secret_admit(node->secret, &node->swarm, &report.id, report.record.admission);
-    const struct member *self = gossip_member_self(node->gossip);
-    bool own = key == node->key;
-    if (own)
-        buf_add(&record, self->bytes, self->len);
-    else
-        record_sign(&report.record, key, &node->swarm, &record);
-    report_sign(&report, record.data, record.len, key, &node->swarm, &bytes);
-    must(view_report(view, bytes.data, bytes.len, &node->swarm,
-                     secret_admit_id(node->secret), &err) == 0);
-    if (!own)
-        must(gossip_merge(node->gossip, clock_ms(), record.data, record.len,
-                          &node->effects, &err) == 0);
-    buf_release(&record);
-    buf_release(&bytes);
-}
-
-/* An epoch of three with an open invite, decided by the founder alone. */
-static void
-make_epoch(void)
-{
-    struct view *view = xcalloc(1, sizeof(*view));
-    struct decree_member members[3];
-    struct id voters[VOTERS_MAX];
-    struct buf bytes = {0};
-    struct err err = {0};
-    view_begin(view, node->view);
-    add_member(view, node->key);
-    add_member(view, maker);
-    add_member(view, other);
-    struct policy_request request = {.from = node->id,
-                                     .version = view->policy.version,
-                                     .op = POLICY_INVITE,
-                                     .subject = *key_id(invite),
-                                     .uses = 3,
-                                     .left_s = 1000000,
-                                     .votes = true};
-    policy_request_sign(&request, node->key, &node->swarm, &bytes);
-    must(policy_apply(&view->policy, &request, &node->swarm, bytes.data, bytes.len,
-                      &err) == 0);
-    must(view_derive(view, node->view, &err) == 0);
-    for (uint32_t i = 0; i < 3; i++)
-        members[i] = (struct decree_member){view->reports[i].id,
-                                            view->reports[i].record.incarnation};
-    uint32_t count = voters_choose(&node->decree, view, voters);
-    buf_clear(&bytes);
-    view_encode(view, &bytes);
-    must(agree_propose(node->agree, clock_ms(), CAUSE_JOIN, members, 3, voters, count,
-                       bytes.data, bytes.len, &node->effects, &err) == 0);
-    node_effects(node);
-    must(epoch_number(node->decree.epoch) == 2 && node->member);
-    must(decree_member(&node->decree, key_id(maker)));
-    must(admission_invite_open(node, key_id(invite)));
-    buf_release(&bytes);
-    view_release(view);
-    free(view);
-}
-
 /* ---- the door ---- */
 
 static bool
@@ -298,17 +161,23 @@ knock_signed(const uint8_t *data, size_t size)
 }
 
 static void
+clean_up(void)
+{
+    struct err err;
+    file_remove_tree(leader.folder, &err);
+}
+
+static void
 setup(void)
 {
-    struct err err = {0};
-    must(key_setup(&err) == 0);
-    maker = key_from_seed((const uint8_t[32]){2});
-    other = key_from_seed((const uint8_t[32]){3});
+    leader_open(&leader);
+    atexit(clean_up);
+    node = leader.node;
+    maker = leader.maker;
+    other = leader.other;
+    invite = leader.invite;
     stranger = key_from_seed((const uint8_t[32]){4});
-    invite = key_from_seed((const uint8_t[32]){5});
     joiner = key_from_seed((const uint8_t[32]){6});
-    open_node();
-    make_epoch();
     /* It asks a member as a joiner does, so that answers can come. */
     enter_handed(node, key_id(maker), secret_make());
     must(client.fn);
@@ -398,8 +267,8 @@ find(const uint8_t *data, size_t size)
         return;
     int which = data[0] % NAMES;
     struct node_config config = node->config;
-    snprintf(node->config.data, sizeof(node->config.data), "%s", folder);
-    path_join(path, folder, names[which]);
+    snprintf(node->config.data, sizeof(node->config.data), "%s", leader.folder);
+    path_join(path, leader.folder, names[which]);
     must(file_write(path, data + 1, size - 1, 0600, &err) == 0);
     struct reached reached;
     struct address listen;
@@ -418,11 +287,11 @@ find(const uint8_t *data, size_t size)
         must(node->seeds_count >= 0 && node->seeds_count <= INVITE_SEEDS_MAX);
         break;
     case 2:
-        reached_load(&reached, folder);
+        reached_load(&reached, leader.folder);
         must(reached.step >= 0);
         break;
     case 3:
-        if (local_listen(folder, &listen))
+        if (local_listen(leader.folder, &listen))
             must(listen.port > 0 && listen.host[0]);
         local_recall(node);
         break;
