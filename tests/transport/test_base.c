@@ -8,6 +8,7 @@
 #include "transport/base/mailbox.h"
 #include "transport/base/must.h"
 #include "transport/base/rng.h"
+#include "transport/base/word.h"
 #include "transport/json.h"
 
 #include <errno.h>
@@ -137,6 +138,20 @@ START_TEST(ids_are_ordered_by_their_bytes)
 END_TEST
 
 /* ---- buf and alloc ---- */
+
+START_TEST(a_word_is_guessed_where_it_is_near_and_never_from_nothing)
+{
+    static const char *const known[] = {"a", "b1", "gpu-40"};
+    char text[ERR_MSG_SIZE];
+    ck_assert_str_eq(word_hint("gpu-04", known, 3, text), "; did you mean \"gpu-40\"?");
+    ck_assert_str_eq(word_hint("gpu", known, 3, text), "; did you mean \"gpu-40\"?");
+    ck_assert_str_eq(word_hint("b", known, 3, text), "; did you mean \"b1\"?");
+    /* A letter is one change away from any other. */
+    ck_assert_str_eq(word_hint("c", known, 3, text), "; known here: a, b1, gpu-40");
+    ck_assert_str_eq(word_hint("c2", known, 3, text), "; known here: a, b1, gpu-40");
+    ck_assert_str_eq(word_hint("c", known, 0, text), "");
+}
+END_TEST
 
 START_TEST(a_buffer_grows_and_keeps_its_bytes)
 {
@@ -511,6 +526,7 @@ suite_base(void)
     tcase_add_test(tests, an_id_survives_its_text);
     tcase_add_test(tests, a_text_that_is_no_id_is_refused_and_changes_nothing);
     tcase_add_test(tests, ids_are_ordered_by_their_bytes);
+    tcase_add_test(tests, a_word_is_guessed_where_it_is_near_and_never_from_nothing);
     tcase_add_test(tests, a_buffer_grows_and_keeps_its_bytes);
     tcase_add_test(tests, memory_comes_zeroed_and_is_copied);
     tcase_add_test(tests, philox_gives_the_published_numbers);
