@@ -490,6 +490,9 @@ take(const char *name, const struct json *root, const struct fleet *fleet,
     const struct json *stages, *first;
     int64_t micro_batch;
     bool bf16, recompute, shard;
+    if (json_is_text(json_get(root, "why")))
+        return err_set(err, ERR_USAGE, "%s: is the answer where there is no plan: %s",
+                       name, json_text(json_get(root, "why"), ""));
     if (strict_keys(root, name, keys, err) ||
         strict_int(root, name, "micro_batch", 1, FLEET_SEQUENCES_MAX, &micro_batch,
                    err) ||

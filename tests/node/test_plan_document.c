@@ -159,6 +159,24 @@ START_TEST(what_is_wrong_in_a_plan_is_named_with_its_place)
 }
 END_TEST
 
+START_TEST(the_answer_where_there_is_no_plan_is_not_taken_for_one)
+{
+    struct buf out = {0};
+    struct fleet_plan plan;
+    struct err why;
+    err_set(&why, ERR_PLAN, "there are no devices to plan with");
+    plan_document_refuse(&job, &why, &out);
+    ck_assert_int_eq(plan_document_parse("p.json", (const char *)out.data, out.len,
+                                         cluster.fleet, &plan, &err),
+                     -1);
+    ck_assert_int_eq(err.code, ERR_USAGE);
+    ck_assert_str_eq(err.msg,
+                     "p.json: is the answer where there is no plan: there are no "
+                     "devices to plan with");
+    buf_release(&out);
+}
+END_TEST
+
 START_TEST(times_of_a_stage_add_up_to_the_iteration)
 {
     struct plan_outcome outcome;
@@ -242,6 +260,7 @@ suite_plan_document(void)
     tcase_add_test(tc, a_plan_that_is_written_is_read_again);
     tcase_add_test(tc, a_request_does_not_see_what_an_earlier_one_had);
     tcase_add_test(tc, what_is_wrong_in_a_plan_is_named_with_its_place);
+    tcase_add_test(tc, the_answer_where_there_is_no_plan_is_not_taken_for_one);
     tcase_add_test(tc, times_of_a_stage_add_up_to_the_iteration);
     tcase_add_test(tc, the_short_page_says_whether_to_stay_and_why);
     tcase_add_test(tc, the_page_and_the_picture_name_every_stage);
