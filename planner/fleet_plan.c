@@ -214,15 +214,21 @@ check_fixed(const struct fleet_plan *plan, const struct fleet_request *request,
         const char *name;
         enum choice choice;
         bool planned;
-    } choices[] = {{"bf16", request->bf16, plan->precision == PRECISION_BF16},
-                   {"recompute", request->recompute, plan->recompute == RECOMPUTE_LAYERS},
-                   {"shard_optimizer", request->shard_optimizer, plan->shard_optimizer}};
+        const char *words[2]; /* of the job's key: off, on */
+    } choices[] = {
+        {"precision", request->bf16, plan->precision == PRECISION_BF16, {"fp32", "bf16"}},
+        {"recompute",
+         request->recompute,
+         plan->recompute == RECOMPUTE_LAYERS,
+         {"none", "full"}},
+        {"zero", request->shard_optimizer, plan->shard_optimizer, {"none", "optimizer"}}};
     for (size_t i = 0; i < sizeof(choices) / sizeof(choices[0]); i++)
         if (choices[i].choice != CHOICE_OPEN &&
             choices[i].planned != (choices[i].choice == CHOICE_ON))
-            return err_set(err, ERR_PLAN, "the job has %s %s, the plan %s",
-                           choices[i].name, choices[i].choice == CHOICE_ON ? "on" : "off",
-                           choices[i].planned ? "on" : "off");
+            return err_set(err, ERR_PLAN, "%s of the job is %s, of the plan %s",
+                           choices[i].name,
+                           choices[i].words[choices[i].choice == CHOICE_ON],
+                           choices[i].words[choices[i].planned]);
     return 0;
 }
 

@@ -5,7 +5,6 @@
 #include "transport/base/alloc.h"
 #include "transport/base/must.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -155,84 +154,14 @@ choose(struct hunt *hunt, struct fleet_answer *out)
     return best >= 0;
 }
 
-/* ---- why there is none ---- */
-
+/* Why there is none. */
 static int
 no_plan(const struct hunt *hunt, struct err *err)
 {
-    const struct board *board = hunt->board;
-    const struct fleet_request *request = hunt->request;
-    bool engine = hunt->fleet->table.engine; /* whose tp no job fixes */
-    if (board->devices < 1)
-        return err_set(err, ERR_PLAN, "there are no devices to plan with");
-    if (board->settings_count == 0)
-        return err_set(
-            err, ERR_PLAN,
-            "no device was measured%s with a micro-batch that divides the batch of "
-            "%d sequences%s",
-            request->bf16 == CHOICE_ON    ? " in bf16"
-            : request->bf16 == CHOICE_OFF ? " in fp32"
-                                          : "",
-            request->sequences,
-            request->micro_batch > 0 || (request->tp > 0 && !engine)
-                ? " and keeps what the job fixes"
-                : "");
-    if (hunt->count > 0)
-        return refuse_nearest(board, hunt->drafts[0], err);
-    /* Of one layer, the roomiest device that lacks the least. */
-    int64_t least = INT64_MAX;
-    int at = 0;
-    const struct option *roomiest = NULL;
-    int64_t need = 0;
-    int size = 0;
-    for (int s = 0; s < board->settings_count; s++) {
-        const struct setting *setting = &board->settings[s];
-        for (int o = 0; o < board->options_count; o++) {
-            const struct option *option = &board->options[o];
-            if (!board_measured(setting, option))
-                continue;
-            int64_t worst = INT64_MIN;
-            int64_t worst_need = 0;
-            int worst_layer = 0;
-            for (int l = 0; l < board->layers; l++) {
-                int64_t bytes = board_bytes(board, setting, option, 1, 1, l, l + 1);
-                if (bytes - board_room(board, option) > worst) {
-                    worst = bytes - board_room(board, option);
-                    worst_need = bytes;
-                    worst_layer = l;
-                }
-            }
-            if (worst < least) {
-                least = worst;
-                roomiest = option;
-                need = worst_need;
-                at = worst_layer;
-                size = setting->micro_batch;
-            }
-        }
-    }
-    must(roomiest);
-    const char *name = hunt->fleet->kinds[roomiest->kind].name;
-    if (least > 0)
-        return err_set(
-            err, ERR_PLAN,
-            "cannot place layer %d: needs %.4g GiB at micro-batch %d and tp %d, "
-            "\"%s\" has %.4g GiB; use devices with more memory%s",
-            at, (double)need / 1073741824.0, size, roomiest->tp, name,
-            (double)board_room(board, roomiest) / 1073741824.0,
-            engine ? "" : " or a higher tp");
-    if (refuse_apart(board, err) != 0)
-        return -1;
-    return err_set(
-        err, ERR_PLAN,
-        "the %d devices that can be used have no room for the model together%s; "
-        "layer %d alone needs %.4g GiB of the %.4g GiB of \"%s\"; add devices",
-        refuse_usable(board),
-        request->pipeline > 0 || request->replicas > 0 || (request->tp > 0 && !engine)
-            ? " with what the job fixes"
-            : "",
-        at, (double)need / 1073741824.0,
-        (double)board_room(board, roomiest) / 1073741824.0, name);
+    if (hunt->board->settings_count == 0)
+        return refuse_unmeasured(hunt->board, err);
+    return hunt->count > 0 ? refuse_nearest(hunt->board, hunt->drafts[0], err)
+                           : refuse_room(hunt->board, err);
 }
 
 static int

@@ -1,6 +1,7 @@
 #include "planner/refuse.h"
 #include "planner/fleet_search.h"
 #include "transport/base/alloc.h"
+#include "transport/base/must.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -20,8 +21,9 @@ pool_usable(const struct board *board, int pool)
     return false;
 }
 
-int
-refuse_usable(const struct board *board)
+/* Devices of the pools of which something was measured. */
+static int
+usable(const struct board *board)
 {
     int devices = 0;
     for (int p = 0; p < board->fleet->pools_count; p++)
@@ -114,15 +116,25 @@ refuse_fixed(const struct board *board, struct err *err)
     int64_t stages = request->pipeline > 0 ? request->pipeline : 1;
     int64_t width = request->replicas > 0 ? request->replicas : 1;
     int64_t tp = request->tp > 0 ? request->tp : 1;
-    int usable = refuse_usable(board);
-    if (stages * width * tp <= usable)
+    int most = usable(board);
+    int total = 0;
+    for (int s = 0; s < board->settings_count; s++)
+        if (board->settings[s].total > total)
+            total = board->settings[s].total;
+    if (width > total)
+        return err_set(err, ERR_PLAN,
+                       "the job fixes %lld replicas, the batch of %d sequences has %d "
+                       "micro-batch%s at most: fix fewer or take a larger batch",
+                       (long long)width, request->sequences, total,
+                       total == 1 ? "" : "es");
+    if (stages * width * tp <= most)
         return 0;
     return err_set(err, ERR_PLAN,
                    "the job fixes %lld pipeline%s of %lld stage%s at tp %lld, which take "
                    "%lld devices; %d can be used: fix fewer or add devices",
                    (long long)width, width == 1 ? "" : "s", (long long)stages,
                    stages == 1 ? "" : "s", (long long)tp,
-                   (long long)(stages * width * tp), usable);
+                   (long long)(stages * width * tp), most);
 }
 
 /* ---- links ---- */
@@ -184,10 +196,162 @@ refuse_links(const struct board *board, struct err *err)
                    zones[from].name, zones[to].name);
 }
 
-int
+/* What is missing that no change of the layers makes up for: devices or links. */
+static int
 refuse_apart(const struct board *board, struct err *err)
 {
     return refuse_fixed(board, err) != 0 || refuse_links(board, err) != 0 ? -1 : 0;
+}
+
+/* ---- room ---- */
+
+/* Of some layers the option that lacks the least for the worst of them. */
+struct tightest {
+    const struct setting *setting;
+    const struct option *option;
+    int layer; /* first */
+    int64_t need_bytes;
+    int64_t missing_bytes; /* below 0: there is room */
+};
+
+/* Of the layers one by one, or all together. */
+static struct tightest
+find_tightest(const struct board *board, bool together)
+{
+    struct tightest least = {.missing_bytes = INT64_MAX};
+    int each = together ? board->layers : 1;
+    for (int s = 0; s < board->settings_count; s++) {
+        for (int o = 0; o < board->options_count; o++) {
+            struct tightest here = {.setting = &board->settings[s],
+                                    .option = &board->options[o],
+                                    .missing_bytes = INT64_MIN};
+            if (!board_measured(here.setting, here.option))
+                continue;
+            int64_t room = board_room(board, here.option);
+            for (int l = 0; l < board->layers; l += each) {
+                int64_t need =
+                    board_bytes(board, here.setting, here.option, 1, 1, l, l + each);
+                if (need - room <= here.missing_bytes)
+                    continue;
+                here.missing_bytes = need - room;
+                here.need_bytes = need;
+                here.layer = l;
+            }
+            if (here.missing_bytes < least.missing_bytes)
+                least = here;
+        }
+    }
+    must(least.option);
+    return least;
+}
+
+/* "needs 3 GiB at micro-batch 1 and tp 1, "A" has 2 GiB" */
+static const char *
+tell_tightest(const struct board *board, const struct tightest *tightest,
+              char text[ERR_MSG_SIZE])
+{
+    const double gib = 1073741824.0;
+    snprintf(text, ERR_MSG_SIZE,
+             "needs %.4g GiB at micro-batch %d and tp %d, \"%s\" has %.4g GiB",
+             (double)tightest->need_bytes / gib, tightest->setting->micro_batch,
+             tightest->option->tp, board->fleet->kinds[tightest->option->kind].name,
+             (double)board_room(board, tightest->option) / gib);
+    return text;
+}
+
+int
+refuse_room(const struct board *board, struct err *err)
+{
+    const struct fleet_request *request = board->request;
+    bool engine = board->fleet->table.engine; /* whose tp no job fixes */
+    char text[ERR_MSG_SIZE];
+    struct tightest layer = find_tightest(board, false);
+    if (layer.missing_bytes > 0)
+        return err_set(err, ERR_PLAN,
+                       "cannot place layer %d: %s; use devices with more memory%s",
+                       layer.layer, tell_tightest(board, &layer, text),
+                       engine ? "" : " or a higher tp");
+    if (refuse_apart(board, err) != 0)
+        return -1;
+    struct tightest whole = find_tightest(board, true);
+    int devices = usable(board);
+    bool fixed = request->pipeline > 0 || request->replicas > 0 ||
+                 request->micro_batch > 0 || request->stage_zones_count > 0 ||
+                 (request->tp > 0 && !engine);
+    return err_set(
+        err, ERR_PLAN,
+        "the %d device%s that can be used %s no room for the model%s: whole it "
+        "%s; %sadd devices",
+        devices, devices == 1 ? "" : "s", devices == 1 ? "has" : "have",
+        fixed ? " with what the job fixes" : "", tell_tightest(board, &whole, text),
+        fixed ? "fix less or " : "");
+}
+
+/* ---- nothing measured ---- */
+
+/* The job fixes a degree that nothing has: there is no machine that is large enough, or no
+ * profile with it. */
+static int
+refuse_degree(const struct board *board, struct err *err)
+{
+    const struct fleet *fleet = board->fleet;
+    int largest = -1;
+    int most = 0;
+    for (int p = 0; p < fleet->pools_count; p++) {
+        int group = fleet_pool_group_max(fleet, p);
+        if (group > fleet->pools[p].devices)
+            group = fleet->pools[p].devices;
+        if (group <= most)
+            continue;
+        most = group;
+        largest = p;
+    }
+    if (most < board->request->tp)
+        return err_set(err, ERR_PLAN,
+                       "the job fixes tp to %d, and a group of devices stays in one "
+                       "machine: the largest that can be used has %d of \"%s\"; fix a "
+                       "lower tp",
+                       board->request->tp, most,
+                       fleet->kinds[fleet->pools[largest].kind].name);
+    return err_set(
+        err, ERR_PLAN,
+        "the job fixes tp to %d, of which no profile has the sizes; fix another "
+        "tp or measure it",
+        board->request->tp);
+}
+
+static const char *
+precision_words(const struct fleet_request *request)
+{
+    return request->bf16 == CHOICE_ON    ? " in bf16"
+           : request->bf16 == CHOICE_OFF ? " in fp32"
+                                         : "";
+}
+
+int
+refuse_unmeasured(const struct board *board, struct err *err)
+{
+    const struct fleet_request *request = board->request;
+    bool fixes_tp = request->tp > 0 && !board->fleet->table.engine;
+    if (board->devices < 1)
+        return err_set(err, ERR_PLAN, "there are no devices to plan with");
+    if (fixes_tp && board->options_count == 0)
+        return refuse_degree(board, err);
+    char with[64] = "with";
+    if (fixes_tp)
+        snprintf(with, sizeof(with), "with tp %d and", request->tp);
+    if (request->micro_batch > 0)
+        return err_set(err, ERR_PLAN,
+                       "no device was measured%s %s a micro-batch of %d, which the job "
+                       "fixes for its batch of %d; fix another or measure it",
+                       precision_words(request), with, request->micro_batch,
+                       request->sequences);
+    return err_set(
+        err, ERR_PLAN,
+        "no device was measured%s %s a micro-batch that divides the batch of %d "
+        "sequence%s",
+        precision_words(request), with, request->sequences,
+        request->sequences == 1 ? "" : "s");
 }
 
 int

@@ -11,12 +11,13 @@
 int refuse_nearest(const struct board *board, const struct draft *nearest,
                    struct err *err);
 
-/* There is no draft: ERR_PLAN and -1 if the job fixes more pipelines and stages than there
- * are devices that were measured, or if there would be a plan were all devices joined; else
- * 0. */
-int refuse_apart(const struct board *board, struct err *err);
+/* Nothing was measured that the request can use: no devices, a tp that the job fixes and no
+ * machine or no profile has, or no micro-batch that divides the batch. ERR_PLAN; -1. */
+int refuse_unmeasured(const struct board *board, struct err *err);
 
-/* Devices of the pools of which something was measured. */
-int refuse_usable(const struct board *board);
+/* Nothing fits. ERR_PLAN; -1: a layer for which no device has room; or more pipelines and stages
+ * fixed than there are devices that were measured; or links without which there is no plan; else the
+ * whole model, for which there is no room however it is divided. */
+int refuse_room(const struct board *board, struct err *err);
 
 #endif

@@ -495,6 +495,13 @@ def a_given_plan_that_cannot_be_says_why():
 
 def what_does_not_fit_is_said_with_numbers():
     Case({(V, C): 1}, model="GPT-Neo-2.7", batch=64).refused(1, "GiB")
+    Case({(V, C): 1}, batch=64).refused(1, "the model: whole it needs 19.82 GiB", "has 16 GiB")
+
+
+def a_degree_that_no_machine_has_is_said_with_both_numbers():
+    case = Case({(A, C): 8}, batch=64)
+    case.edit("job.yaml", "objective", "plan: {tp: 8}\nobjective")
+    case.refused(1, "tp to 8", "has 4 of")
 
 
 def a_rate_out_of_reach_is_said_with_numbers():
