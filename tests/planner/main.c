@@ -4,6 +4,7 @@
 
 Suite *suite_choices(void);
 Suite *suite_cluster(void);
+Suite *suite_cut(void);
 Suite *suite_faults(void);
 Suite *suite_fill(void);
 Suite *suite_fleet(void);
@@ -21,9 +22,10 @@ int
 main(void)
 {
     Suite *(*const suites[])(void) = {
-        suite_cluster,      suite_plan,   suite_schedule,  suite_workload, suite_fleet,
-        suite_fleet_search, suite_repair, suite_muster,    suite_next,     suite_choices,
-        suite_faults,       suite_refuse, suite_framework, suite_fill,     NULL,
+        suite_cluster,   suite_plan,         suite_schedule, suite_workload,
+        suite_fleet,     suite_fleet_search, suite_repair,   suite_muster,
+        suite_next,      suite_choices,      suite_faults,   suite_refuse,
+        suite_framework, suite_fill,         suite_cut,      NULL,
     };
     return suite_run(suites);
 }
