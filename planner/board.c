@@ -1,6 +1,5 @@
 #include "planner/board.h"
 #include "planner/memory.h"
-#include "planner/published.h"
 #include "transport/base/alloc.h"
 #include "transport/base/must.h"
 
@@ -287,8 +286,9 @@ engine_bytes(const struct board *board, const struct setting *setting, int in_fl
 }
 
 int64_t
-board_bytes(const struct board *board, const struct setting *setting,
-            const struct option *option, int in_flight, int width, int first, int end)
+board_bytes_replayed(const struct board *board, const struct setting *setting,
+                     const struct option *option, int in_flight, int width, int first,
+                     int end)
 {
     if (setting->engine_bytes)
         return engine_bytes(board, setting, in_flight, width, first, end);
@@ -296,10 +296,6 @@ board_bytes(const struct board *board, const struct setting *setting,
         board->parameters[option->slot][end] - board->parameters[option->slot][first];
     int64_t kept =
         board->kept_bytes[option->slot][end] - board->kept_bytes[option->slot][first];
-    if (board->published)
-        return PUBLISHED_BYTES_PER_PARAMETER * parameters +
-               (int64_t)in_flight * setting->micro_batch * kept +
-               (option->tp == 1 ? PUBLISHED_OVERHEAD_BYTES : PUBLISHED_OVERHEAD_TP_BYTES);
     struct run_sizes run = {
         .parameters = parameters,
         .kept_bytes = kept,
@@ -325,16 +321,9 @@ board_bytes(const struct board *board, const struct setting *setting,
 }
 
 double
-board_ring_s(const struct board *board, int32_t curve, double bytes, int width, int parts)
+board_ring_reckon(const struct board *board, int32_t curve, double bytes, int width,
+                  int parts, struct ring_time *out)
 {
-    uint64_t bits;
-    memcpy(&bits, &bytes, sizeof(bits));
-    uint64_t hash =
-        (bits ^ ((uint64_t)curve << 20) ^ (uint64_t)width) * UINT64_C(0x9e3779b97f4a7c15);
-    struct ring_time *known = &board->ring_times[hash >> 51];
-    if (known->width == width && known->curve == curve && known->bytes == bytes &&
-        known->parts == parts)
-        return known->seconds;
     const struct fleet_curve *link = &board->fleet->curves[curve];
     double seconds;
     if (board->published) {
@@ -351,17 +340,15 @@ board_ring_s(const struct board *board, int32_t curve, double bytes, int width, 
         seconds =
             buckets * 2.0 * (double)(width - 1) * (hop_s * (double)parts + link->delay_s);
     }
-    *known = (struct ring_time){bytes, seconds, curve, (int16_t)parts, width};
+    *out = (struct ring_time){bytes, seconds, curve, (int16_t)parts, width};
     return seconds;
 }
 
 double
-board_update_s(const struct board *board, const struct setting *setting,
-               const struct option *option, int width, int first, int end)
+board_update_replayed_s(const struct board *board, const struct setting *setting,
+                        const struct option *option, int width, int first, int end)
 {
     const double *update = setting->update_s[option->kind][option->slot];
-    if (board->published)
-        return update[first];
     int64_t covered = board->fleet->table.update_parameters[option->slot];
     double seconds = update[end] - update[first];
     if (covered > 0) {

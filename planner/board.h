@@ -10,8 +10,10 @@
 #define PLANNER_BOARD_H
 
 #include "planner/evaluate.h"
+#include "planner/published.h"
 
 #include <stddef.h>
+#include <string.h>
 
 enum { SETTINGS_MAX = 64, BOARD_OPTIONS_MAX = FLEET_POOLS_MAX * TP_SLOTS };
 
@@ -76,11 +78,25 @@ struct board {
 struct board *board_new(const struct fleet_request *request, const struct fleet *fleet);
 void board_free(struct board *board);
 
+/* board_bytes() by the replay or our engine. */
+int64_t board_bytes_replayed(const struct board *board, const struct setting *setting,
+                             const struct option *option, int in_flight, int width,
+                             int first, int end);
+
 /* Bytes of one device of an option that holds the layers [first, end), `in_flight` stages
  * from the end of the pipeline on, among `width` replicas. */
-int64_t board_bytes(const struct board *board, const struct setting *setting,
-                    const struct option *option, int in_flight, int width, int first,
-                    int end);
+static inline int64_t
+board_bytes(const struct board *board, const struct setting *setting,
+            const struct option *option, int in_flight, int width, int first, int end)
+{
+    if (!board->published || setting->engine_bytes)
+        return board_bytes_replayed(board, setting, option, in_flight, width, first, end);
+    const int64_t *parameters = board->parameters[option->slot];
+    const int64_t *kept = board->kept_bytes[option->slot];
+    return PUBLISHED_BYTES_PER_PARAMETER * (parameters[end] - parameters[first]) +
+           (int64_t)in_flight * setting->micro_batch * (kept[end] - kept[first]) +
+           (option->tp == 1 ? PUBLISHED_OVERHEAD_BYTES : PUBLISHED_OVERHEAD_TP_BYTES);
+}
 
 static inline int64_t
 board_room(const struct board *board, const struct option *option)
@@ -105,15 +121,40 @@ board_compute_s(const struct setting *setting, const struct option *option, int 
     return forward[end] - forward[first] + (backward[end] - backward[first]);
 }
 
+/* board_ring_s() where it was not reckoned before; where it is kept from then on. */
+double board_ring_reckon(const struct board *board, int32_t curve, double bytes,
+                         int width, int parts, struct ring_time *out);
+
 /* The reduction of so many bytes over a ring of `width` replicas whose slowest neighbours
  * have this link, nothing overlapped. In the replay the `parts` devices of a group share
  * it. */
-double board_ring_s(const struct board *board, int32_t curve, double bytes, int width,
-                    int parts);
+static inline double
+board_ring_s(const struct board *board, int32_t curve, double bytes, int width, int parts)
+{
+    uint64_t bits;
+    memcpy(&bits, &bytes, sizeof(bits));
+    uint64_t hash =
+        (bits ^ ((uint64_t)curve << 20) ^ (uint64_t)width) * UINT64_C(0x9e3779b97f4a7c15);
+    struct ring_time *known = &board->ring_times[hash >> 51];
+    return known->width == width && known->curve == curve && known->bytes == bytes &&
+                   known->parts == parts
+               ? known->seconds
+               : board_ring_reckon(board, curve, bytes, width, parts, known);
+}
 
 /* The optimizer step of a stage. */
-double board_update_s(const struct board *board, const struct setting *setting,
-                      const struct option *option, int width, int first, int end);
+double board_update_replayed_s(const struct board *board, const struct setting *setting,
+                               const struct option *option, int width, int first,
+                               int end);
+
+static inline double
+board_update_s(const struct board *board, const struct setting *setting,
+               const struct option *option, int width, int first, int end)
+{
+    return board->published
+               ? setting->update_s[option->kind][option->slot][first]
+               : board_update_replayed_s(board, setting, option, width, first, end);
+}
 
 /* The output of a layer from one option to another; FLEET_NEVER_S when they are not
  * joined. */

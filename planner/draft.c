@@ -91,12 +91,12 @@ draft_price(const struct board *board, const struct draft *draft, struct crew *c
     crew->path_s = 0.0;
     crew->update_s = 0.0;
     double behind_s = 0.0; /* the way from a stage to the end and back */
+    const struct option *after = NULL;
+    const struct option *option = &board->options[crew->option[stages - 1]];
     for (int s = stages - 1; s >= 0; s--) {
-        const struct option *option = &board->options[crew->option[s]];
-        struct leg_cost leg = board_leg(
-            board, setting, stages, s > 0 ? &board->options[crew->option[s - 1]] : NULL,
-            option, s + 1 < stages ? &board->options[crew->option[s + 1]] : NULL,
-            draft->first[s], draft->first[s + 1]);
+        const struct option *before = s > 0 ? &board->options[crew->option[s - 1]] : NULL;
+        struct leg_cost leg = board_leg(board, setting, stages, before, option, after,
+                                        draft->first[s], draft->first[s + 1]);
         double update_s = board_update_s(board, setting, option, draft->width,
                                          draft->first[s], draft->first[s + 1]);
         crew->path_s += leg.path_s;
@@ -104,6 +104,8 @@ draft_price(const struct board *board, const struct draft *draft, struct crew *c
             crew->pace_s = leg.busy_s;
         if (update_s > crew->update_s)
             crew->update_s = update_s;
+        after = option;
+        option = before;
         if (board->published)
             continue;
         /* A stage has slots for as many micro-batches as there are stages from it on. */
@@ -640,6 +642,14 @@ worth_energy(const struct worth *worth)
     return (0.7 * worth->goal + 0.3 * worth->smooth) * (1.0 + 4.0 * worth->breach);
 }
 
+/* Is what a draft takes at least too much? */
+static bool
+hopeless(double least_s, double least_smooth_s, double goal_s, double energy_s)
+{
+    struct worth least = {.goal = least_s, .smooth = least_smooth_s};
+    return least_s > goal_s && worth_energy(&least) > energy_s;
+}
+
 bool
 draft_weigh_below(const struct board *board, struct draft *draft, double goal_s,
                   double energy_s)
@@ -661,18 +671,19 @@ draft_weigh_below(const struct board *board, struct draft *draft, double goal_s,
             update_s = crew->update_s;
     }
     double smooth_s = share_smoothly(draft, total);
+    double least_s = update_s;
+    if (hopeless(smooth_s + least_s, smooth_s + least_s, goal_s, energy_s))
+        return false;
     struct ring ring;
     ring.board = board;
     ring.draft = draft;
     ring_bytes(&ring);
-    bool bounded = goal_s < FLEET_NEVER_S;
-    double least_s = bounded ? ring_least_s(&ring) + update_s : 0.0;
-    struct worth least = {.goal = smooth_s + least_s, .smooth = smooth_s + least_s};
-    if (bounded && least.goal > goal_s && worth_energy(&least) > energy_s)
+    if (goal_s < FLEET_NEVER_S)
+        least_s += ring_least_s(&ring);
+    if (hopeless(smooth_s + least_s, smooth_s + least_s, goal_s, energy_s))
         return false;
     double pipelines_s = share_out(draft, total, smooth_s);
-    least.goal = pipelines_s + least_s;
-    if (bounded && least.goal > goal_s && worth_energy(&least) > energy_s)
+    if (hopeless(pipelines_s + least_s, smooth_s + least_s, goal_s, energy_s))
         return false;
     pipelines_s += update_s;
     double reduce_s = order_rings(&ring, draft);
