@@ -139,6 +139,31 @@ room_for(const struct climber *climber, const struct crew *crew, int stages)
     return most;
 }
 
+/* What the pools have left goes to crews that are there, from one by chance on. */
+static void
+refill(struct climber *climber)
+{
+    struct draft *draft = &climber->next;
+    const struct board *board = climber->board;
+    draft_used(board, draft, climber->used);
+    int most = board->settings[draft->setting].total - draft->width;
+    int start = below(climber, draft->crews_count);
+    for (int i = 0; i < draft->crews_count && most > 0; i++) {
+        struct crew *crew = &draft->crews[(start + i) % draft->crews_count];
+        int room = room_for(climber, crew, draft->stages);
+        room = room < most ? room : most;
+        if (room < 1)
+            continue;
+        crew->count += room;
+        draft->width += room;
+        most -= room;
+        for (int s = 0; s < draft->stages; s++) {
+            const struct option *option = &board->options[crew->option[s]];
+            climber->used[option->pool] += room * option->tp;
+        }
+    }
+}
+
 /* Some option near another: the same pool with another degree, the same kind elsewhere, or
  * any. */
 static int
@@ -625,7 +650,11 @@ climb(const struct board *board, struct draft *draft, int64_t tries, double thre
         if (!change(&climber))
             continue;
         crews_merge(&climber.next);
-        if (!fit_pools(&climber) || !draft_fits(board, &climber.next))
+        if (!fit_pools(&climber))
+            continue;
+        if (below(&climber, 3) > 0)
+            refill(&climber);
+        if (!draft_fits(board, &climber.next))
             continue;
         climber.weighed++;
         double slack = threshold * (double)(tries - i) / (double)tries;

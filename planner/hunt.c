@@ -18,7 +18,7 @@ enum {
     REPLAY_CLIMBS = 6,                /* of which so many climb on, */
     REPLAYS_EACH = 160,               /* each with so many replays, */
     REPLAY_OPERATIONS_MAX = 80000000, /* all of no more than so many operations */
-    PARTS_SEARCHED = 2,               /* of a fleet of */
+    PARTS_SEARCHED = 3,               /* of a fleet of */
     PARTS_POOLS_MAX = 12,             /* pools at most */
     LAST_TRIES = 20000,               /* from the best draft of all and its parts on */
     ROUNDS = 4,
@@ -39,7 +39,7 @@ static const struct round {
     int64_t tries;
     double threshold;
     bool fill;
-} rounds[ROUNDS] = {{HUNT_SHAPES_MAX, HUNT_SHAPES_MAX, 300, 0.03, false},
+} rounds[ROUNDS] = {{HUNT_DRAFTS_MAX, HUNT_DRAFTS_MAX, 300, 0.03, false},
                     {32, 4, 4000, 0.02, true},
                     {8, 2, 20000, 0.01, true},
                     {4, 1, 40000, 0.003, false}};
@@ -216,6 +216,22 @@ seat_shapes(struct hunt *hunt)
         hunt->weighed += fill_draft(hunt->board, hunt->drafts[i]);
     if (quick)
         spread_out(hunt);
+    sort_drafts(hunt);
+    drop_twins(hunt);
+}
+
+/* Pipelines through pools in a row. */
+static void
+add_lineups(struct hunt *hunt)
+{
+    struct draft *lineups[LINEUPS_MAX];
+    int count = lineup_list(hunt->board, lineups, &hunt->weighed);
+    for (int i = 0; i < count; i++) {
+        if (hunt->count < HUNT_DRAFTS_MAX)
+            hunt->drafts[hunt->count++] = lineups[i];
+        else
+            free(lineups[i]);
+    }
     sort_drafts(hunt);
     drop_twins(hunt);
 }
@@ -569,6 +585,8 @@ hunt_drafts(struct hunt *hunt)
     seat_shapes(hunt);
     if (hunt->count == 0)
         go_alone(hunt);
+    if (!small && !zones_fixed && variety_of(hunt->fleet).pools > 1)
+        add_lineups(hunt);
     climb_rounds(hunt, rounds);
     if (!small && !zones_fixed)
         look_at_parts(hunt);

@@ -5,13 +5,13 @@
 #ifndef PLANNER_HUNT_H
 #define PLANNER_HUNT_H
 
-#include "planner/draft.h"
+#include "planner/lineup.h"
 #include "planner/parts.h"
 
 enum {
     HUNT_SHAPES_MAX = 256, /* seated */
     HUNT_PART_STARTS = 8,  /* begun from, of each part of a fleet */
-    HUNT_DRAFTS_MAX = HUNT_SHAPES_MAX + PARTS_MAX * HUNT_PART_STARTS,
+    HUNT_DRAFTS_MAX = HUNT_SHAPES_MAX + PARTS_MAX * HUNT_PART_STARTS + LINEUPS_MAX,
 };
 
 enum effort {

@@ -56,37 +56,75 @@ place(const struct part *part, enum parts_sort sort, struct part parts[PARTS_MAX
     return count;
 }
 
+/* What is left of the fleet without the part's lacks; false: nothing is lacking, or too much. */
+static bool
+weigh_part(const struct fleet *fleet, const double *power, enum parts_sort sort,
+           struct part *part)
+{
+    double all = 0.0;
+    double left = 0.0;
+    bool lacking = false;
+    for (int p = 0; p < fleet->pools_count; p++) {
+        all += power[p];
+        left += part->lacks[p] ? 0.0 : power[p];
+        lacking = lacking || part->lacks[p];
+    }
+    part->share = left / all;
+    return lacking &&
+           (sort == PARTS_LARGE ? left >= all * large_least : left > all * near_above);
+}
+
+/* How many there are when a part is among them. */
+static int
+add_part(const struct part *part, enum parts_sort sort, struct part parts[PARTS_MAX],
+         int count)
+{
+    for (int i = 0; i < count; i++)
+        if (memcmp(parts[i].lacks, part->lacks, sizeof(part->lacks)) == 0)
+            return count;
+    return place(part, sort, parts, count);
+}
+
+/* Parts that lack what two of the parts lack, as long as any are found. */
+static int
+add_unions(const struct fleet *fleet, const double *power, struct part parts[PARTS_MAX],
+           int count)
+{
+    struct part before[PARTS_MAX];
+    do {
+        memcpy(before, parts, sizeof(before));
+        for (int a = 0; a < count; a++) {
+            for (int b = 0; b < a; b++) {
+                struct part both = parts[a];
+                for (int p = 0; p < fleet->pools_count; p++)
+                    both.lacks[p] = both.lacks[p] || parts[b].lacks[p];
+                if (weigh_part(fleet, power, PARTS_NEAR, &both))
+                    count = add_part(&both, PARTS_NEAR, parts, count);
+            }
+        }
+    } while (memcmp(before, parts, sizeof(before)) != 0);
+    return count;
+}
+
 int
 parts_list(const struct board *board, enum parts_sort sort, struct part parts[PARTS_MAX])
 {
     const struct fleet *fleet = board->fleet;
     double power[FLEET_POOLS_MAX];
-    double all = 0.0;
-    for (int p = 0; p < fleet->pools_count; p++) {
+    for (int p = 0; p < fleet->pools_count; p++)
         power[p] = pool_power(board, p);
-        all += power[p];
-    }
+    memset(parts, 0, PARTS_MAX * sizeof(*parts));
     int count = 0;
     int numbers = fleet->zones_count + fleet->kinds_count + fleet->pools_count;
     for (int number = 0; number < numbers; number++) {
-        struct part part = {.share = 0.0};
-        double left = 0.0;
-        bool again = true; /* nothing is lacking */
-        for (int p = 0; p < fleet->pools_count; p++) {
+        struct part part;
+        memset(&part, 0, sizeof(part));
+        for (int p = 0; p < fleet->pools_count; p++)
             part.lacks[p] = fleet->pools[p].devices > 0 && part_lacks(fleet, number, p);
-            again = again && !part.lacks[p];
-            left += part.lacks[p] ? 0.0 : power[p];
-        }
-        for (int i = 0; i < count && !again; i++)
-            again = memcmp(parts[i].lacks, part.lacks, sizeof(part.lacks)) == 0;
-        bool enough =
-            sort == PARTS_LARGE ? left >= all * large_least : left > all * near_above;
-        if (again || !enough)
-            continue;
-        part.share = left / all;
-        count = place(&part, sort, parts, count);
+        if (weigh_part(fleet, power, sort, &part))
+            count = add_part(&part, sort, parts, count);
     }
-    return count;
+    return sort == PARTS_NEAR ? add_unions(fleet, power, parts, count) : count;
 }
 
 void

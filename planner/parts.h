@@ -17,7 +17,8 @@ struct part {
 enum parts_sort {
     PARTS_LARGE, /* that have at least half of the fleet's share: those that lack a zone, then
                     those that lack a kind, then a pool */
-    PARTS_NEAR /* that have more than 88 %: those that lack the least first */
+    PARTS_NEAR /* that have more than 88 %: those that lack the least first; several zones,
+                  kinds and pools may be lacking */
 };
 
 /* Parts that lack a zone, a kind or a pool; none twice. Their number. */

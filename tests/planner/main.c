@@ -10,6 +10,7 @@ Suite *suite_fill(void);
 Suite *suite_fleet(void);
 Suite *suite_fleet_search(void);
 Suite *suite_framework(void);
+Suite *suite_lineup(void);
 Suite *suite_muster(void);
 Suite *suite_next(void);
 Suite *suite_plan(void);
@@ -22,10 +23,10 @@ int
 main(void)
 {
     Suite *(*const suites[])(void) = {
-        suite_cluster,   suite_plan,         suite_schedule, suite_workload,
-        suite_fleet,     suite_fleet_search, suite_repair,   suite_muster,
-        suite_next,      suite_choices,      suite_faults,   suite_refuse,
-        suite_framework, suite_fill,         suite_cut,      NULL,
+        suite_cluster,      suite_plan,   suite_schedule,  suite_workload, suite_fleet,
+        suite_fleet_search, suite_repair, suite_muster,    suite_next,     suite_choices,
+        suite_faults,       suite_refuse, suite_framework, suite_fill,     suite_cut,
+        suite_lineup,       NULL,
     };
     return suite_run(suites);
 }
