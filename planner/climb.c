@@ -124,32 +124,35 @@ room_for(const struct climber *climber, const struct crew *crew, int stages)
 {
     const struct board *board = climber->board;
     int most = FLEET_DEVICES_MAX;
-    for (int s = 0; s < stages; s++) {
-        const struct option *option = &board->options[crew->option[s]];
+    for (int s = 0; s < stages && most > 0; s++) {
+        int pool = board->options[crew->option[s]].pool;
+        int left = board->fleet->pools[pool].devices - climber->used[pool];
+        if (left < 1)
+            return 0;
         int use = 0;
         for (int t = 0; t < stages; t++) {
             const struct option *other = &board->options[crew->option[t]];
-            use += other->pool == option->pool ? other->tp : 0;
+            use += other->pool == pool ? other->tp : 0;
         }
-        int left =
-            board->fleet->pools[option->pool].devices - climber->used[option->pool];
-        int fit = left > 0 ? left / use : 0;
-        most = fit < most ? fit : most;
+        if (left < most * use)
+            most = left / use;
     }
     return most;
 }
 
-/* What the pools have left goes to crews that are there, from one by chance on. */
+/* What the pools have left goes to crews that are there, from one by chance on;
+ * climber->used is up to date. */
 static void
 refill(struct climber *climber)
 {
     struct draft *draft = &climber->next;
     const struct board *board = climber->board;
-    draft_used(board, draft, climber->used);
     int most = board->settings[draft->setting].total - draft->width;
     int start = below(climber, draft->crews_count);
     for (int i = 0; i < draft->crews_count && most > 0; i++) {
-        struct crew *crew = &draft->crews[(start + i) % draft->crews_count];
+        int c =
+            start + i < draft->crews_count ? start + i : start + i - draft->crews_count;
+        struct crew *crew = &draft->crews[c];
         int room = room_for(climber, crew, draft->stages);
         room = room < most ? room : most;
         if (room < 1)
