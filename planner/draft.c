@@ -87,33 +87,32 @@ draft_price(const struct board *board, const struct draft *draft, struct crew *c
 {
     const struct setting *setting = &board->settings[draft->setting];
     int stages = draft->stages;
-    crew->pace_s = 0.0;
-    crew->path_s = 0.0;
-    crew->update_s = 0.0;
-    double behind_s = 0.0; /* the way from a stage to the end and back */
+    double pace_s = 0.0;
+    double path_s = 0.0; /* of the stages so far: from the stage to the end and back */
+    double update_s = 0.0;
     const struct option *after = NULL;
     const struct option *option = &board->options[crew->option[stages - 1]];
     for (int s = stages - 1; s >= 0; s--) {
         const struct option *before = s > 0 ? &board->options[crew->option[s - 1]] : NULL;
         struct leg_cost leg = board_leg(board, setting, stages, before, option, after,
                                         draft->first[s], draft->first[s + 1]);
-        double update_s = board_update_s(board, setting, option, draft->width,
-                                         draft->first[s], draft->first[s + 1]);
-        crew->path_s += leg.path_s;
-        if (leg.busy_s > crew->pace_s)
-            crew->pace_s = leg.busy_s;
-        if (update_s > crew->update_s)
-            crew->update_s = update_s;
+        double here_s = board_update_s(board, setting, option, draft->width,
+                                       draft->first[s], draft->first[s + 1]);
+        path_s += leg.path_s;
+        pace_s = leg.busy_s > pace_s ? leg.busy_s : pace_s;
+        update_s = here_s > update_s ? here_s : update_s;
         after = option;
         option = before;
         if (board->published)
             continue;
         /* A stage has slots for as many micro-batches as there are stages from it on. */
-        behind_s += leg.path_s;
         double slots = (double)(stages - s);
-        if (behind_s > crew->pace_s * slots)
-            crew->pace_s = behind_s / slots;
+        if (path_s > pace_s * slots)
+            pace_s = path_s / slots;
     }
+    crew->pace_s = pace_s;
+    crew->path_s = path_s;
+    crew->update_s = update_s;
     crew->priced = true;
 }
 
