@@ -38,7 +38,6 @@ MSGPACK  := $(shell pkg-config --exists msgpack-c && echo msgpack-c || echo msgp
 PKGS      = libzmq libsodium libcyaml yaml-0.1 jansson $(MSGPACK)
 PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS))
 PKG_LIBS := $(shell pkg-config --libs $(PKGS))
-BLAS_LIBS := $(shell pkg-config --libs openblas 2>/dev/null || echo -lopenblas) -ldnnl
 CHECK_LIBS := $(shell pkg-config --libs check)
 endif
 
@@ -50,7 +49,7 @@ WARNINGS  = -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes \
             -Wmissing-prototypes -Wvla -Wformat=2 -Wundef -Wpointer-arith
 override CFLAGS += -std=c17 -D_GNU_SOURCE -I. -MMD -MP -pthread -ffp-contract=off \
             $(WARNINGS) $(EXTRA) $(PKG_CFLAGS)
-LDLIBS    = $(PKG_LIBS) $(BLAS_LIBS) -lm -lpthread
+LDLIBS    = $(PKG_LIBS) -ldnnl -lm -lpthread
 ifdef WERROR
 override CFLAGS += -Werror
 endif

@@ -5,7 +5,6 @@
 #include "transport/base/file.h"
 
 #include <argp.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -176,29 +175,16 @@ memory_available(void)
     return kib > 0 ? kib * 1024 / 10 * 8 : INT64_C(1) << 30;
 }
 
-static pthread_t loop_thread;
-
-static void
-pass_on(int signal_number)
-{
-    pthread_kill(loop_thread, signal_number);
-}
-
-/* The loop reads these two from a descriptor, with the signals blocked. But a library
- * (OpenBLAS) may have started threads before main(), with a mask of their own: where such
- * a thread gets the signal, it hands it to this one. */
+/* The loop reads these two from a descriptor. Blocked before there are other threads, which
+ * inherit that. */
 static void
 block_signals(void)
 {
-    struct sigaction action = {.sa_handler = pass_on, .sa_flags = SA_RESTART};
     sigset_t set;
     sigemptyset(&set);
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGINT);
     sigprocmask(SIG_BLOCK, &set, NULL);
-    loop_thread = pthread_self();
-    sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGINT, &action, NULL);
 }
 
 int

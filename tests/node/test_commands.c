@@ -76,6 +76,19 @@ START_TEST(every_command_prints_help_with_an_example)
 }
 END_TEST
 
+/* The loader lists what it would load, and runs nothing. */
+START_TEST(no_command_loads_openblas_and_its_threads_before_its_main)
+{
+    BEGIN();
+    setenv("LD_TRACE_LOADED_OBJECTS", "1", 1);
+    int status = swarm_run(&out, 5000, "--help", NULL);
+    unsetenv("LD_TRACE_LOADED_OBJECTS");
+    ck_assert_int_eq(status, 0);
+    says("libzmq");
+    ck_assert_ptr_null(strstr(said(), "openblas"));
+}
+END_TEST
+
 START_TEST(asked_wrongly_a_command_exits_with_2)
 {
     BEGIN();
@@ -422,6 +435,7 @@ suite_commands(void)
     TCase *tests = suite_case(suite, "commands", 60);
     tcase_add_checked_fixture(tests, setup, teardown);
     tcase_add_test(tests, every_command_prints_help_with_an_example);
+    tcase_add_test(tests, no_command_loads_openblas_and_its_threads_before_its_main);
     tcase_add_test(tests, asked_wrongly_a_command_exits_with_2);
     tcase_add_test(tests, a_picture_replaces_no_input_and_nothing_but_a_picture);
     tcase_add_test(tests, a_misspelt_key_is_named_with_its_line);
