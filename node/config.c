@@ -1,6 +1,7 @@
 #include "node/config.h"
 #include "node/status.h"
 #include "transport/base/alloc.h"
+#include "transport/base/word.h"
 #include "transport/yaml.h"
 
 #include <stdio.h>
@@ -129,11 +130,7 @@ config_release(struct node_config *config)
 int
 config_name_check(const char *what, const char *name, struct err *err)
 {
-    static const char allowed[] =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
-    size_t len = strlen(name);
-    if (len == 0 || len > NAME_BYTES_MAX || strspn(name, allowed) != len ||
-        name[0] == '.')
+    if (!word_names(name))
         return err_set(
             err, ERR_USAGE,
             "%s is \"%.64s\"; use 1 to %d letters, digits, '.', '_' or '-', not "

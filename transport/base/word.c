@@ -1,6 +1,6 @@
 #include "transport/base/word.h"
+#include "transport/base/limits.h"
 
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -42,6 +42,16 @@ beginning(const char *left, const char *right)
     size_t left_len = strlen(left), right_len = strlen(right);
     size_t len = left_len < right_len ? left_len : right_len;
     return len >= 3 && strncmp(left, right, len) == 0;
+}
+
+bool
+word_names(const char *name)
+{
+    static const char allowed[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+    size_t len = strlen(name);
+    return len >= 1 && len <= NAME_BYTES_MAX && strspn(name, allowed) == len &&
+           name[0] != '.';
 }
 
 const char *
