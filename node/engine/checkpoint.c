@@ -3,6 +3,7 @@
 #include "transport/base/alloc.h"
 #include "transport/base/file.h"
 #include "transport/base/must.h"
+#include "transport/base/word.h"
 #include "transport/json.h"
 #include "transport/key.h"
 
@@ -16,7 +17,7 @@
 #include <unistd.h>
 
 enum {
-    FILE_BYTES_MAX = 16 << 20,
+    FILE_BYTES_MAX = 1 << 20, /* of JSON: a job's text, escaped, is the most of it */
     STEPS_MAX = 4096,
     MODEL_KIND = 0,
     TRAINER_VERSION = 2, /* 1: without a lineage */
@@ -462,9 +463,8 @@ static bool
 take_word(const struct json *value, uint64_t *out)
 {
     const char *text = json_text(value, "");
-    char *end;
-    *out = strtoull(text, &end, 16);
-    return *text != '\0' && *end == '\0';
+    *out = strtoull(text, NULL, 16);
+    return strlen(text) == 16 && strspn(text, "0123456789abcdef") == 16;
 }
 
 /* Of a checkpoint that tells no lineage: its tensors tell it from all others. */
@@ -511,6 +511,9 @@ read_lineage(const char *folder, const struct json *state, struct lineage *linea
                    folder);
 }
 
+/* As a job may have them. */
+static const int64_t steps_max = INT64_C(1) << 40, data_bytes_max = INT64_C(1) << 50;
+
 static int
 read_trainer(const char *folder, struct checkpoint_info *info, struct err *err)
 {
@@ -526,9 +529,11 @@ read_trainer(const char *folder, struct checkpoint_info *info, struct err *err)
     const char *text = json_text(json_get(state, "text"), NULL);
     info->step = json_int(json_get(state, "step"), -1);
     info->data_bytes = json_int(json_get(state, "data_bytes"), -1);
-    snprintf(info->name, sizeof(info->name), "%s",
-             json_text(json_get(state, "name"), ""));
-    bool right = info->step >= 0 && info->data_bytes >= 0 &&
+    const char *name = json_text(json_get(state, "name"), "");
+    if (word_names(name))
+        snprintf(info->name, sizeof(info->name), "%s", name);
+    bool right = info->step >= 0 && info->step <= steps_max && info->data_bytes >= 0 &&
+                 info->data_bytes <= data_bytes_max && info->name[0] &&
                  take_word(json_get(state, "samples_hash"), &info->samples_hash) &&
                  take_word(json_get(state, "seed"), &info->seed) &&
                  id_parse(&info->job, json_text(json_get(state, "job"), "")) &&
@@ -570,6 +575,45 @@ read_shape(const char *folder, struct model_shape *shape, struct err *err)
     return 0;
 }
 
+/* A tensor's data, of the shape that its model gives it. */
+static const void *
+find_tensor(const struct checkpoint *checkpoint, const struct tensor_spec *spec, int kind,
+            struct err *err)
+{
+    static const char *const suffixes[] = {"", ".exp_avg", ".exp_avg_sq"};
+    must(kind >= 0 && kind < 3);
+    char name[128];
+    snprintf(name, sizeof(name), "%s%s", spec->name, suffixes[kind]);
+    int dims;
+    int64_t shape[2];
+    const void *data =
+        safetensors_find(kind == MODEL_KIND ? checkpoint->model : checkpoint->optimizer,
+                         name, &dims, shape);
+    if (!data)
+        err_set(err, ERR_CORRUPT, "the checkpoint has no tensor \"%s\"", name);
+    else if (dims == spec->dims && shape[0] == spec->shape[0] &&
+             (dims == 1 || shape[1] == spec->shape[1]))
+        return data;
+    else
+        err_set(err, ERR_CORRUPT, "tensor \"%s\" has another shape than its model", name);
+    return NULL;
+}
+
+/* All that its configuration speaks of is there: nobody makes room for a model that is
+ * not. */
+static int
+check_tensors(const struct checkpoint *checkpoint, const char *path, struct err *err)
+{
+    int count = workload_tensor_count(&checkpoint->shape);
+    for (int i = 0; i < 3 * count; i++) {
+        struct tensor_spec spec;
+        workload_tensor(&checkpoint->shape, i % count, &spec);
+        if (!find_tensor(checkpoint, &spec, i / count, err))
+            return err_wrap(err, "\"%s\"", path);
+    }
+    return 0;
+}
+
 struct checkpoint *
 checkpoint_open(const char *path, struct checkpoint_info *info, struct err *err)
 {
@@ -585,7 +629,7 @@ checkpoint_open(const char *path, struct checkpoint_info *info, struct err *err)
         goto fail;
     checkpoint->optimizer =
         safetensors_open(path_join(file, path, "optimizer.safetensors"), err);
-    if (!checkpoint->optimizer)
+    if (!checkpoint->optimizer || check_tensors(checkpoint, path, err))
         goto fail;
     *info = found;
     return checkpoint;
@@ -609,23 +653,11 @@ int
 checkpoint_tensor(const struct checkpoint *checkpoint, int tensor, int kind, float *out,
                   struct err *err)
 {
-    static const char *const suffixes[] = {"", ".exp_avg", ".exp_avg_sq"};
-    must(kind >= 0 && kind < 3);
     struct tensor_spec spec;
     workload_tensor(&checkpoint->shape, tensor, &spec);
-    char name[128];
-    snprintf(name, sizeof(name), "%s%s", spec.name, suffixes[kind]);
-    int dims;
-    int64_t shape[2];
-    const void *data =
-        safetensors_find(kind == MODEL_KIND ? checkpoint->model : checkpoint->optimizer,
-                         name, &dims, shape);
+    const void *data = find_tensor(checkpoint, &spec, kind, err);
     if (!data)
-        return err_set(err, ERR_CORRUPT, "the checkpoint has no tensor \"%s\"", name);
-    if (dims != spec.dims || shape[0] != spec.shape[0] ||
-        (dims == 2 && shape[1] != spec.shape[1]))
-        return err_set(err, ERR_CORRUPT, "tensor \"%s\" has another shape than its model",
-                       name);
+        return -1;
     memcpy(out, data, (size_t)spec.elements * sizeof(float));
     return 0;
 }

@@ -11,7 +11,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { HEADER_BYTES_MAX = 100 << 20, LENGTH_BYTES = 8, ENTRIES_MAX = 4 * TENSORS_MAX };
+enum {
+    LENGTH_BYTES = 8,
+    ENTRIES_MAX = 4 * TENSORS_MAX,
+    HEADER_BYTES_MAX = 512 * ENTRIES_MAX /* the format allows 100 MB */
+};
 
 struct entry {
     const char *name; /* in the header's tree */
