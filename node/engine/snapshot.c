@@ -135,6 +135,26 @@ snapshot_overwritable(const struct train *train, const struct held *held)
             !state_same(&held->header.name, &train->copied));
 }
 
+int
+copy_header_check(const struct copy_header *header, const struct state_name *due,
+                  int peer, struct err *err)
+{
+    if (!state_same(&header->name, due))
+        return err_set(err, ERR_WIRE,
+                       "peer %d sent a copy of step %lld as epoch %llu computed it, "
+                       "instead of step %lld of epoch %llu",
+                       peer, (long long)header->name.step,
+                       (unsigned long long)header->name.lineage.epoch,
+                       (long long)due->step, (unsigned long long)due->lineage.epoch);
+    /* Believed, it would cost the copies that are. */
+    if (header->copied_step > due->step)
+        return err_set(err, ERR_WIRE,
+                       "peer %d says with its copy of step %lld that those of step %lld, "
+                       "which is to come, are complete",
+                       peer, (long long)due->step, (long long)header->copied_step);
+    return 0;
+}
+
 /* All copies of `step` are complete: what is older has done its duty. */
 void
 held_copied(struct train *train, int64_t step)

@@ -324,13 +324,8 @@ take_header(struct train *train, struct inbound *in)
     int failed = bulk_wait(train_port(train, BULK_COPY), in->header_op, 0, &err);
     in->header_op = 0;
     const struct state_name due = name_in_epoch(train, in->step);
-    if (!failed && !state_same(&in->header.name, &due))
-        failed = err_set(&err, ERR_WIRE,
-                         "peer %d sent a copy of step %lld as epoch %llu computed it, "
-                         "instead of step %lld of epoch %llu",
-                         in->peer, (long long)in->header.name.step,
-                         (unsigned long long)in->header.name.lineage.epoch,
-                         (long long)due.step, (unsigned long long)due.lineage.epoch);
+    if (!failed)
+        failed = copy_header_check(&in->header, &due, in->peer, &err);
     if (failed) {
         inbound_failed(train, in, &err);
         return;

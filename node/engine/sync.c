@@ -150,11 +150,12 @@ write_own(struct train *train, int64_t step)
     }
 }
 
-/* One order of addition, whoever holds what. */
-static int
-add_up(struct train *train, int64_t step, struct commit_result *out, struct err *err)
+int
+commit_add_up(const struct train *train, int64_t step, struct commit_result *out,
+              struct err *err)
 {
     const struct plan *plan = &train->epoch->plan;
+    int64_t all = (int64_t)train->epoch->request.sequences * train->shape.context;
     const struct commit *commit = &train->commit;
     double squares = 0, loss = 0;
     *out = (struct commit_result){0};
@@ -168,6 +169,11 @@ add_up(struct train *train, int64_t step, struct commit_result *out, struct err 
                            commit->workers[i], (long long)head.step,
                            (long long)head.applied, (long long)step,
                            (long long)train->applied);
+        if (head.tokens < 0 || head.tokens > all)
+            return err_set(err, ERR_WIRE,
+                           "peer %d counts %lld tokens of step %lld, which has %lld",
+                           commit->workers[i], (long long)head.tokens, (long long)step,
+                           (long long)all);
         loss += head.loss_sum;
         out->tokens += head.tokens;
         out->samples += head.samples;
@@ -213,5 +219,5 @@ commit_exchange(struct train *train, int64_t step, struct commit_result *out,
         if (train_wait(train, BULK_COMMIT, &commit->receives[i], WAIT_COMMIT,
                        commit->workers[i], err))
             return -1;
-    return add_up(train, step, out, err);
+    return commit_add_up(train, step, out, err);
 }

@@ -370,6 +370,10 @@ struct commit_result {
 };
 int commit_exchange(struct train *train, int64_t step, struct commit_result *out,
                     struct err *err);
+/* Its last part: what is in the messages, in one order of addition, whoever holds what.
+ * ERR_WIRE: one is of another step, or has numbers that no step has. */
+int commit_add_up(const struct train *train, int64_t step, struct commit_result *out,
+                  struct err *err);
 
 /* ---- snapshot.c ---- */
 
@@ -386,6 +390,9 @@ const float *held_tensor(const struct model_shape *shape, const struct held *hel
 /* A copy that has the layer of this state, NULL: none. */
 const struct held *held_find(const struct train *train, const struct state_name *name,
                              int layer);
+/* Is this what peer's copy of state `due` may begin with? ERR_WIRE. */
+int copy_header_check(const struct copy_header *header, const struct state_name *due,
+                      int peer, struct err *err);
 /* All copies of a step of the newest epoch are complete. */
 void held_copied(struct train *train, int64_t step);
 void snapshot_holdings(const struct train *train, struct progress *out);

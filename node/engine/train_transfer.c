@@ -59,7 +59,12 @@ open_checkpoint(struct train *train, struct handover *handover, struct err *err)
     if (!handover->checkpoint)
         return -1;
     const struct state_name found = {info.step, info.lineage}, base = train_base(train);
+    bool ours = memcmp(&info.shape, &train->shape, sizeof(info.shape)) == 0;
     checkpoint_info_release(&info);
+    if (!ours)
+        return err_set(err, ERR_CORRUPT,
+                       "checkpoint \"%s\" is of another model than the job's",
+                       train->disk_path);
     if (!state_same(&found, &base))
         return err_set(err, ERR_CORRUPT,
                        "checkpoint \"%s\" is of step %lld as epoch %llu computed it, "

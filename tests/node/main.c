@@ -8,6 +8,7 @@ Suite *suite_data(void);
 Suite *suite_recover(void);
 Suite *suite_train(void);
 Suite *suite_last_write(void);
+Suite *suite_train_hostile(void);
 Suite *suite_report(void);
 Suite *suite_view(void);
 Suite *suite_neighbour(void);
@@ -85,6 +86,7 @@ main(void)
         suite_doctor,
         suite_hostile,
         suite_last_write,
+        suite_train_hostile,
         NULL,
     };
     return suite_run(suites);
