@@ -244,6 +244,19 @@ do_cluster(struct node *node, struct client *client, const struct json *request)
     plan_live_release(&live);
 }
 
+/* What a leader would not take is not sent to it: it would blame this node. */
+static int
+check_job(const struct job *job, struct err *err)
+{
+    struct buf bytes = {0};
+    struct job again = {0};
+    job_encode(job, &bytes);
+    int result = job_decode(bytes.data, bytes.len, &again, err);
+    job_release(&again);
+    buf_release(&bytes);
+    return result;
+}
+
 /* The job that a request carries, bound to its data and its run. */
 static int
 read_job(const struct json *request, struct job *job, struct err *err)
@@ -253,17 +266,18 @@ read_job(const struct json *request, struct job *job, struct err *err)
     if (job_parse(name, text, strlen(text), job, err))
         return -1;
     struct id data, run, nonce;
-    if (!id_parse(&data, json_text(json_get(request, "data"), "")))
+    int64_t bytes = json_int(json_get(request, "data_bytes"), 0);
+    if (!id_parse(&data, json_text(json_get(request, "data"), "")) || bytes < 1)
         return err_set(err, ERR_USAGE, "the request names no data set");
     key_random(&nonce, sizeof(nonce));
-    job_bind(job, &data, json_int(json_get(request, "data_bytes"), 0), &nonce);
+    job_bind(job, &data, bytes, &nonce);
     const char *resumed = json_text(json_get(request, "run"), "");
     if (resumed[0]) {
         if (!id_parse(&run, resumed))
             return err_set(err, ERR_USAGE, "the request names no run to resume");
         job->train.id = run;
     }
-    return 0;
+    return check_job(job, err);
 }
 
 /* Whoever waits for the leader's answer has it. */

@@ -291,6 +291,55 @@ START_TEST(an_answer_without_a_status_is_an_error)
 }
 END_TEST
 
+/* ---- the node itself ---- */
+
+/* What the node of the folder "one" answers to a request that no command makes. */
+static void
+ask_raw(const char *request)
+{
+    struct sockaddr_un where = {.sun_family = AF_UNIX};
+    snprintf(where.sun_path, sizeof(where.sun_path), "%.80s/one/control.sock",
+             swarm_folder());
+    talk = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    ck_assert_int_eq(connect(talk, (struct sockaddr *)&where, sizeof(where)), 0);
+    tell(request);
+    size_t len = 0;
+    struct pollfd poller = {.fd = talk, .events = POLLIN};
+    memset(heard, 0, sizeof(heard));
+    while (!strchr(heard, '\n')) {
+        ck_assert_int_eq(poll(&poller, 1, 5000), 1);
+        ssize_t got = recv(talk, heard + len, sizeof(heard) - 1 - len, 0);
+        ck_assert_int_gt(got, 0);
+        len += (size_t)got;
+    }
+    close(talk);
+    talk = -1;
+}
+
+START_TEST(a_job_that_no_leader_would_take_is_refused_where_it_is_asked_for)
+{
+    static const char *const sizes[] = {"-5", "0", "1125899906842625",
+                                        "9223372036854775807"};
+    if (!swarm_begin(__func__))
+        return;
+    struct peer one;
+    peer_start(&one, "one", "--engine", "off", NULL);
+    peer_event(&one, 10000, NULL, "\"event\":\"epoch\"", NULL);
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        char request[1024];
+        snprintf(
+            request, sizeof(request),
+            "{\"command\":\"train\",\"job\":\"name: a\\nmodel: {layers: 2, heads: 2, "
+            "hidden: 8, context: 8}\\ndata: {train: a.txt}\\nbatch: {sequences: "
+            "4}\\nsteps: 10\\n\",\"data\":\"%064d\",\"data_bytes\":%s}\n",
+            7, sizes[i]);
+        ask_raw(request);
+        ck_assert_msg(strstr(heard, "\"error\":") && strstr(heard, "\"usage\":true"),
+                      "%s: %s", sizes[i], heard);
+    }
+}
+END_TEST
+
 Suite *
 suite_talk(void)
 {
@@ -306,5 +355,7 @@ suite_talk(void)
     tcase_add_test(tests, when_the_node_goes_away_the_others_are_named);
     tcase_add_test(tests, json_prints_the_events_alone);
     tcase_add_test(tests, an_answer_without_a_status_is_an_error);
+    tcase_add_test(tests,
+                   a_job_that_no_leader_would_take_is_refused_where_it_is_asked_for);
     return suite;
 }
