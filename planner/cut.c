@@ -14,6 +14,17 @@ static const double cut_steps_few = 1.045; /* a little more than two of them, */
 static const double cut_steps_all = 1.36;  /* and than CUTS_MAX - 1 */
 static const double greedy_step = 1.05;
 
+/* A stage, as pricing needs it again and again. */
+struct place {
+    const struct option *option;
+    const struct option *before; /* the stage before it; NULL: there is none */
+    const struct option *after;
+    const double *forward_s; /* of the layers before one */
+    const double *backward_s;
+    double *activation_s; /* [layers + 1]: of a stage that ends before the layer */
+    double *gradient_s;   /* [layers + 1]: of one that begins at it */
+};
+
 /* Stage s begins at a layer from s to s + room - 1 and ends before one from s + 1 to
  * s + room. Cuts that leave some stage busier than the least by more than is ever asked for
  * are left out: it begins at a layer from low[s] to high[s], and ends before one up to
@@ -23,41 +34,36 @@ struct cut {
     const struct setting *setting;
     int stages;
     int width;
-    const uint16_t *option;
     int layers;
     int room;
     double bound_s; /* no stage is busier */
+    struct place places[DEPTH_MAX];
     int low[DEPTH_MAX + 1];
     int high[DEPTH_MAX + 1];
     int16_t *limit; /* [stages x room]: what begins there has room up to it */
     int16_t *reach; /* [stages x room] */
     double *busy_s; /* [stages x room x room]; only what is in reach is filled in */
     double *path_s; /* under the published model the same */
-    double
-        *activation_s;  /* [stages x layers + 1]: of a stage that ends before the layer */
-    double *gradient_s; /* the same of one that begins at it */
-    double *best;       /* [stages + 1 x layers + 1] */
+    double *best;   /* [stages + 1 x layers + 1] */
     int16_t *from;
     double *sums;   /* [2 x layers + 1] */
     int16_t *queue; /* [2 x layers + 1] */
 };
 
-static inline const struct option *
-cut_option(const struct cut *cut, int stage)
+static inline double
+place_compute_s(const struct place *place, int first, int end)
 {
-    return stage < 0 || stage >= cut->stages ? NULL
-                                             : &cut->board->options[cut->option[stage]];
+    return place->forward_s[end] - place->forward_s[first] +
+           (place->backward_s[end] - place->backward_s[first]);
 }
 
 /* What a stage with the layers [first, end) costs. */
 static inline struct leg_cost
-cut_leg(const struct cut *cut, int stage, int first, int end)
+place_leg(const struct cut *cut, const struct place *place, int first, int end)
 {
-    int64_t row = (int64_t)stage * (cut->layers + 1);
-    return board_leg_cost(
-        cut->board, cut->stages, cut_option(cut, stage - 1), cut_option(cut, stage + 1),
-        board_compute_s(cut->setting, cut_option(cut, stage), first, end),
-        cut->activation_s[row + end], cut->gradient_s[row + first]);
+    return board_leg_cost(cut->board, cut->stages, place->before, place->after,
+                          place_compute_s(place, first, end), place->activation_s[end],
+                          place->gradient_s[first]);
 }
 
 static int64_t
@@ -66,12 +72,32 @@ cut_at(const struct cut *cut, int stage, int first, int end)
     return ((int64_t)stage * cut->room + (first - stage)) * cut->room + (end - stage - 1);
 }
 
+/* A stage's options and times, and what it sends from and to each cut. */
+static void
+cut_place(struct cut *cut, const uint16_t *option, int stage)
+{
+    const struct board *board = cut->board;
+    struct place *place = &cut->places[stage];
+    place->option = &board->options[option[stage]];
+    place->before = stage > 0 ? &board->options[option[stage - 1]] : NULL;
+    place->after = stage + 1 < cut->stages ? &board->options[option[stage + 1]] : NULL;
+    place->forward_s = cut->setting->forward_s[place->option->kind][place->option->slot];
+    place->backward_s =
+        cut->setting->backward_s[place->option->kind][place->option->slot];
+    for (int a = stage; a < stage + cut->room; a++) {
+        place->gradient_s[a] =
+            board_gradient_s(board, cut->setting, place->before, place->option, a);
+        place->activation_s[a + 1] =
+            board_activation_s(board, cut->setting, place->option, place->after, a + 1);
+    }
+}
+
 /* How far a stage reaches from each beginning: to the first end that has no room. */
 static void
 cut_limit(struct cut *cut, int stage)
 {
     const struct board *board = cut->board;
-    const struct option *option = cut_option(cut, stage);
+    const struct option *option = cut->places[stage].option;
     int64_t room = board_room(board, option);
     int last = stage + 1 < cut->stages ? stage + cut->room : cut->layers;
     int end = stage;
@@ -97,13 +123,14 @@ cut_greedily(const struct cut *cut, double aim_s)
     double slowest_s = 0.0;
     int a = 0;
     for (int s = 0; s < cut->stages; s++) {
+        const struct place *place = &cut->places[s];
         int limit = cut->limit[s * cut->room + a - s];
-        int b = s + 1 < cut->stages ? a + 1 : cut->layers;
+        int b = place->after ? a + 1 : cut->layers;
         if (b > limit)
             return FLEET_NEVER_S;
-        double busy_s = cut_leg(cut, s, a, b).busy_s;
+        double busy_s = place_leg(cut, place, a, b).busy_s;
         while (b < limit) {
-            double more_s = cut_leg(cut, s, a, b + 1).busy_s;
+            double more_s = place_leg(cut, place, a, b + 1).busy_s;
             if (more_s > aim_s)
                 break;
             busy_s = more_s;
@@ -121,7 +148,7 @@ cut_bound(const struct cut *cut)
 {
     double rate = 0.0;
     for (int s = 0; s < cut->stages; s++) {
-        double all_s = board_compute_s(cut->setting, cut_option(cut, s), 0, cut->layers);
+        double all_s = place_compute_s(&cut->places[s], 0, cut->layers);
         rate += all_s > 1e-12 ? 1.0 / all_s : 1e12;
     }
     double bound_s = FLEET_NEVER_S;
@@ -134,22 +161,6 @@ cut_bound(const struct cut *cut)
     return bound_s;
 }
 
-/* What a stage sends from and to each cut. */
-static void
-cut_transfers(struct cut *cut, int stage)
-{
-    const struct option *option = cut_option(cut, stage);
-    const struct option *before = cut_option(cut, stage - 1);
-    const struct option *after = cut_option(cut, stage + 1);
-    int64_t row = (int64_t)stage * (cut->layers + 1);
-    for (int i = 0; i < cut->room; i++) {
-        cut->gradient_s[row + stage + i] =
-            board_gradient_s(cut->board, cut->setting, before, option, stage + i);
-        cut->activation_s[row + stage + 1 + i] =
-            board_activation_s(cut->board, cut->setting, option, after, stage + 1 + i);
-    }
-}
-
 /* How far a stage reaches: no run that computes for longer than the bound can be part of an
  * answer, nor what no such run leads to or on from. False: nothing is left. */
 static bool
@@ -157,14 +168,14 @@ cut_narrow(struct cut *cut)
 {
     cut->low[0] = cut->high[0] = 0;
     for (int s = 0; s < cut->stages; s++) {
-        const struct option *option = cut_option(cut, s);
+        const struct place *place = &cut->places[s];
         int end = s;
         cut->high[s + 1] = s;
         for (int a = s; a <= cut->high[s]; a++) {
             int limit = cut->limit[s * cut->room + a - s];
             end = end < a ? a : end;
             while (end < s + cut->room &&
-                   board_compute_s(cut->setting, option, a, end + 1) <= cut->bound_s)
+                   place_compute_s(place, a, end + 1) <= cut->bound_s)
                 end++;
             int reach = end < limit ? end : limit;
             cut->reach[s * cut->room + a - s] = (int16_t)reach;
@@ -191,13 +202,14 @@ cut_narrow(struct cut *cut)
 static void
 cut_price(struct cut *cut, int stage)
 {
+    const struct place *place = &cut->places[stage];
     int low = cut->low[stage + 1];
     for (int a = cut->low[stage]; a <= cut->high[stage]; a++) {
         int reach = cut->reach[stage * cut->room + a - stage];
         double *busy_s = &cut->busy_s[cut_at(cut, stage, a, stage + 1)];
         double *path_s = &cut->path_s[cut_at(cut, stage, a, stage + 1)];
         for (int b = low > a ? low : a + 1; b <= reach; b++) {
-            struct leg_cost leg = cut_leg(cut, stage, a, b);
+            struct leg_cost leg = place_leg(cut, place, a, b);
             busy_s[b - stage - 1] = leg.busy_s;
             path_s[b - stage - 1] = leg.path_s;
         }
@@ -284,12 +296,9 @@ cut_least_sum(const struct cut *cut)
     int16_t *limit = cut->queue + side; /* of a beginning or one before it */
     before_s[0] = 0.0;
     for (int s = 0; s < cut->stages; s++) {
-        const struct option *before = cut_option(cut, s - 1);
-        const struct option *option = cut_option(cut, s);
-        const struct option *after = cut_option(cut, s + 1);
-        const double *forward_s = cut->setting->forward_s[option->kind][option->slot];
-        const double *backward_s = cut->setting->backward_s[option->kind][option->slot];
-        int64_t row = (int64_t)s * side;
+        const struct place *place = &cut->places[s];
+        const double *forward_s = place->forward_s;
+        const double *backward_s = place->backward_s;
         int first = 0; /* of the queue, in which a later beginning is a better one */
         int count = 0;
         for (int b = s + 1; b <= s + cut->room; b++) {
@@ -298,22 +307,24 @@ cut_least_sum(const struct cut *cut)
                 limit[a] = cut->limit[s * cut->room + a - s];
                 if (a > s && limit[a - 1] > limit[a])
                     limit[a] = limit[a - 1];
-                before_s[a] += board_leg_cost(cut->board, cut->stages, before, after, 0.0,
-                                              0.0, cut->gradient_s[row + a])
-                                   .path_s -
-                               (forward_s[a] + backward_s[a]);
+                before_s[a] +=
+                    board_leg_cost(cut->board, cut->stages, place->before, place->after,
+                                   0.0, 0.0, place->gradient_s[a])
+                        .path_s -
+                    (forward_s[a] + backward_s[a]);
                 while (count > first && before_s[queue[count - 1]] >= before_s[a])
                     count--;
                 queue[count++] = (int16_t)a;
             }
             while (count > first && limit[queue[first]] < b)
                 first++;
-            here_s[b] = count == first
-                            ? FLEET_NEVER_S
-                            : before_s[queue[first]] + forward_s[b] + backward_s[b] +
-                                  board_leg_cost(cut->board, cut->stages, before, after,
-                                                 0.0, cut->activation_s[row + b], 0.0)
-                                      .path_s;
+            here_s[b] =
+                count == first
+                    ? FLEET_NEVER_S
+                    : before_s[queue[first]] + forward_s[b] + backward_s[b] +
+                          board_leg_cost(cut->board, cut->stages, place->before,
+                                         place->after, 0.0, place->activation_s[b], 0.0)
+                              .path_s;
         }
         double *swap = before_s;
         before_s = here_s;
@@ -376,7 +387,6 @@ cut_layers(const struct board *board, int setting, int stages, const uint16_t *o
         .setting = &board->settings[setting],
         .stages = stages,
         .width = width,
-        .option = option,
         .layers = n,
         .room = (int)room,
         .busy_s = xrealloc(NULL, runs * tables + 3 * ends, sizeof(double)),
@@ -384,15 +394,15 @@ cut_layers(const struct board *board, int setting, int stages, const uint16_t *o
     };
     cut.path_s = cut.busy_s + runs * (tables - 1);
     cut.best = cut.busy_s + runs * tables;
-    cut.gradient_s = cut.best + ends;
-    cut.activation_s = cut.gradient_s + (size_t)stages * side;
-    cut.sums = cut.activation_s + (size_t)stages * side;
+    cut.sums = cut.best + ends;
     cut.limit = cut.from + ends;
     cut.reach = cut.limit + begins;
     cut.queue = cut.reach + begins;
     for (int s = 0; s < stages; s++) {
+        cut.places[s].gradient_s = cut.sums + (size_t)(2 + s) * side;
+        cut.places[s].activation_s = cut.sums + (size_t)(2 + stages + s) * side;
+        cut_place(&cut, option, s);
         cut_limit(&cut, s);
-        cut_transfers(&cut, s);
     }
     bool found = cut_within(&cut, cut_bound(&cut) * cut_steps_few) &&
                  cut_search(&cut, count, first);
