@@ -655,7 +655,7 @@ climb(const struct board *board, struct draft *draft, int64_t tries, double thre
         crews_merge(&climber.next);
         if (!fit_pools(&climber))
             continue;
-        if (below(&climber, 3) > 0)
+        if (!board->priced && below(&climber, 3) > 0)
             refill(&climber);
         if (!draft_fits(board, &climber.next))
             continue;

@@ -11,6 +11,9 @@
 #include <string.h>
 
 enum {
+    CLIMBS_MAX = 3,                   /* from a draft where much is different, */
+    CLIMB_SEEDS = 100000,             /* seeds from one to the other */
+    CLIMBS_POOLS_MAX = 12,            /* of fleets with so many pools at most */
     PART_SHAPES = 32,                 /* of each part so many shapes are seated */
     PAIRS_MAX = 96,                   /* seated in pairs of zones too, of each sort */
     SEATINGS_MAX = 15000,             /* of each sort; then no more pairs */
@@ -18,9 +21,6 @@ enum {
     REPLAY_CLIMBS = 6,                /* of which so many climb on, */
     REPLAYS_EACH = 160,               /* each with so many replays, */
     REPLAY_OPERATIONS_MAX = 80000000, /* all of no more than so many operations */
-    PARTS_SEARCHED = 3,               /* of a fleet of */
-    PARTS_POOLS_MAX = 12,             /* pools at most */
-    LAST_TRIES = 20000,               /* from the best draft of all and its parts on */
     ROUNDS = 4,
     QUICK_SHAPES = 16, /* the same of a quick search */
     QUICK_ROUNDS = 3,
@@ -246,6 +246,17 @@ patience_quarters(struct variety variety)
     return variety.pools < 3 ? 1 + variety.pools : 4;
 }
 
+/* A climb from the same draft by other chances ends elsewhere, and the best of three is better than
+ * one of three times the length: by so many where kinds differ. What lies idle costs nothing:
+ * under the cost objective, and under a limit to it, longer ways are not worth their time. */
+static int
+climbs_each(const struct hunt *hunt, struct variety variety)
+{
+    if (variety.kinds < 2 || variety.pools > CLIMBS_POOLS_MAX || hunt->board->priced)
+        return 1;
+    return variety.zones > 1 ? CLIMBS_MAX : CLIMBS_MAX - 1;
+}
+
 /* A few thousand tries instead of hundreds of thousands; more where much is different. */
 static void
 climb_quickly(struct hunt *hunt)
@@ -289,6 +300,26 @@ mix_sorts(struct hunt *hunt, int most)
         hunt->drafts[kept + i] = late[i];
 }
 
+/* Another draft like one; NULL: there is no place. */
+static struct draft *
+add_copy(struct hunt *hunt, const struct draft *draft)
+{
+    if (hunt->count == HUNT_DRAFTS_MAX)
+        return NULL;
+    struct draft *copy = xcalloc(1, sizeof(*copy));
+    draft_copy(draft, copy);
+    hunt->drafts[hunt->count++] = copy;
+    return copy;
+}
+
+static void
+climb_from(struct hunt *hunt, struct draft *draft, const struct round *round,
+           int64_t quarters, uint64_t seed)
+{
+    hunt->weighed +=
+        climb(hunt->board, draft, round->tries * quarters / 4, round->threshold, seed);
+}
+
 static void
 climb_rounds(struct hunt *hunt, const struct round *list)
 {
@@ -296,6 +327,7 @@ climb_rounds(struct hunt *hunt, const struct round *list)
     int64_t quarters = patience_quarters(variety);
     /* What stands idle costs nothing. */
     bool fills = variety.kinds > 1 && hunt->request->objective == OBJECTIVE_THROUGHPUT;
+    int climbs = climbs_each(hunt, variety);
     for (int r = 0; r < ROUNDS; r++) {
         const struct round *round = &list[r];
         if (variety.kinds > 1)
@@ -305,9 +337,14 @@ climb_rounds(struct hunt *hunt, const struct round *list)
             struct draft *draft = hunt->drafts[i];
             if (fills && round->fill)
                 hunt->weighed += fill_draft(hunt->board, draft);
-            hunt->weighed +=
-                climb(hunt->board, draft, round->tries * quarters / 4, round->threshold,
-                      (uint64_t)(r * HUNT_SHAPES_MAX + i + 1));
+            uint64_t seed = (uint64_t)(r * HUNT_SHAPES_MAX + i + 1);
+            for (int k = 1; k < climbs && r > 0; k++) {
+                struct draft *other = add_copy(hunt, draft);
+                if (other)
+                    climb_from(hunt, other, round, quarters,
+                               seed + (uint64_t)(k * CLIMB_SEEDS));
+            }
+            climb_from(hunt, draft, round, quarters, seed);
         }
         sort_drafts(hunt);
         drop_twins(hunt);
@@ -446,7 +483,7 @@ start_in_parts(struct hunt *hunt)
 {
     const struct fleet *fleet = hunt->fleet;
     struct part parts[PARTS_MAX];
-    int count = parts_list(hunt->board, PARTS_LARGE, parts);
+    int count = parts_list(hunt->board, parts);
     struct fleet *part = fleet_copy(fleet);
     for (int i = 0; i < count; i++) {
         parts_take(&parts[i], fleet, part);
@@ -477,51 +514,6 @@ look_at_parts(struct hunt *hunt)
     hunt->weighed += others.weighed;
     sort_drafts(hunt);
     drop_twins(hunt);
-}
-
-/* From the best draft on, with all of the fleet. */
-static void
-climb_on(struct hunt *hunt)
-{
-    if (hunt->count == 0 || hunt->count == HUNT_DRAFTS_MAX)
-        return;
-    struct draft *draft = xcalloc(1, sizeof(*draft));
-    draft_copy(hunt->drafts[0], draft);
-    if (hunt->board->published) {
-        hunt->weighed += fill_draft(hunt->board, draft);
-        hunt->weighed += climb(hunt->board, draft, LAST_TRIES, 0.003, 1);
-    } else {
-        hunt->weighed += climb_replayed(hunt->board, draft,
-                                        take_replays(hunt, draft, REPLAYS_EACH), 1);
-    }
-    hunt->drafts[hunt->count++] = draft;
-    sort_drafts(hunt);
-    drop_twins(hunt);
-}
-
-/* What a part that lacks little is planned by itself: so the whole is planned no worse. */
-static void
-search_parts(struct hunt *hunt)
-{
-    const struct fleet *fleet = hunt->fleet;
-    if (variety_of(fleet).pools > PARTS_POOLS_MAX ||
-        hunt->request->objective == OBJECTIVE_COST)
-        return;
-    struct part parts[PARTS_MAX];
-    int count = parts_list(hunt->board, PARTS_NEAR, parts);
-    struct fleet *part = fleet_copy(fleet);
-    for (int i = 0; i < count && i < PARTS_SEARCHED; i++) {
-        parts_take(&parts[i], fleet, part);
-        struct hunt one;
-        hunt_init(&one, hunt->request, part, EFFORT_PART);
-        hunt_drafts(&one);
-        take_over(hunt, &one, 1);
-    }
-    fleet_free(part);
-    sort_drafts(hunt);
-    drop_twins(hunt);
-    if (count > 0)
-        climb_on(hunt);
 }
 
 /* Each zone by itself, as if there were no other: so no fleet is planned worse than a zone of
@@ -593,6 +585,4 @@ hunt_drafts(struct hunt *hunt)
     if (small)
         search_all(hunt);
     replay_rounds(hunt);
-    if (hunt->effort == EFFORT_WHOLE && !small && !zones_fixed)
-        search_parts(hunt);
 }

@@ -17,8 +17,7 @@ enum {
 enum effort {
     EFFORT_START,  /* where to begin in a part of a fleet, no more */
     EFFORT_GLANCE, /* a quick search and no more, whatever the fleet */
-    EFFORT_PART,   /* a part of a fleet, as if it were the whole */
-    EFFORT_WHOLE,  /* and parts of it */
+    EFFORT_WHOLE,
 };
 
 struct hunt {

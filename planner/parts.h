@@ -11,19 +11,11 @@ enum { PARTS_MAX = 8 };
 
 struct part {
     bool lacks[FLEET_POOLS_MAX];
-    double share; /* of what the fleet could compute */
 };
 
-enum parts_sort {
-    PARTS_LARGE, /* that have at least half of the fleet's share: those that lack a zone, then
-                    those that lack a kind, then a pool */
-    PARTS_NEAR /* that have more than 88 %: those that lack the least first; several zones,
-                  kinds and pools may be lacking */
-};
-
-/* Parts that lack a zone, a kind or a pool; none twice. Their number. */
-int parts_list(const struct board *board, enum parts_sort sort,
-               struct part parts[PARTS_MAX]);
+/* Parts that have at least half of what the fleet could compute: those that lack a zone, then
+ * those that lack a kind, then a pool; none twice. Their number. */
+int parts_list(const struct board *board, struct part parts[PARTS_MAX]);
 
 /* `into`, a copy of the fleet, has the part's devices and no others. */
 void parts_take(const struct part *part, const struct fleet *fleet, struct fleet *into);

@@ -107,7 +107,7 @@ START_TEST(pools_of_another_kind_that_lie_idle_are_put_to_work)
 }
 END_TEST
 
-START_TEST(parts_near_the_whole_come_first_and_none_comes_twice)
+START_TEST(parts_have_half_of_the_whole_and_none_comes_twice)
 {
     struct rng rng = {.seed = 5};
     int devices[] = {64, 4, 8, 48, 0, 4};
@@ -117,11 +117,9 @@ START_TEST(parts_near_the_whole_come_first_and_none_comes_twice)
     fleet_request_init(&request, 512);
     struct board *board = board_new(&request, fleet);
     struct part parts[PARTS_MAX];
-    int count = parts_list(board, PARTS_NEAR, parts);
+    int count = parts_list(board, parts);
     ck_assert_int_gt(count, 1);
     for (int i = 0; i < count; i++) {
-        ck_assert(parts[i].share > 0.88 && parts[i].share < 1.0);
-        ck_assert(i == 0 || parts[i].share <= parts[i - 1].share);
         parts_take(&parts[i], fleet, into);
         int left = 0;
         for (int p = 0; p < fleet->pools_count; p++) {
@@ -129,7 +127,7 @@ START_TEST(parts_near_the_whole_come_first_and_none_comes_twice)
             ck_assert(into->pools[p].devices == (parts[i].lacks[p] ? 0 : there));
             left += into->pools[p].devices;
         }
-        ck_assert(left > 0 && left < board->devices);
+        ck_assert(left > board->devices / 4 && left < board->devices);
         for (int k = 0; k < i; k++)
             ck_assert(memcmp(parts[k].lacks, parts[i].lacks, sizeof(parts[i].lacks)) !=
                       0);
@@ -149,6 +147,6 @@ suite_fill(void)
     TCase *tests = suite_case(suite, "fill", 120);
     tcase_add_test(tests, a_filled_draft_keeps_its_pools_and_is_worth_no_less);
     tcase_add_test(tests, pools_of_another_kind_that_lie_idle_are_put_to_work);
-    tcase_add_test(tests, parts_near_the_whole_come_first_and_none_comes_twice);
+    tcase_add_test(tests, parts_have_half_of_the_whole_and_none_comes_twice);
     return suite;
 }
