@@ -646,6 +646,8 @@ climb(const struct board *board, struct draft *draft, int64_t tries, double thre
     climber.weighed = 0;
     draft_copy(draft, &climber.here);
     draft_copy(draft, &climber.best);
+    /* Money is better left, and a quick search has too few tries for both ways. */
+    bool refills = !board->priced && !board->request->quick;
     double energy_here = worth_energy(&climber.here.worth);
     for (int64_t i = 0; i < tries; i += 1 + climber.next.ring_work / RING_WORK_A_TRY) {
         draft_copy(&climber.here, &climber.next);
@@ -655,7 +657,7 @@ climb(const struct board *board, struct draft *draft, int64_t tries, double thre
         crews_merge(&climber.next);
         if (!fit_pools(&climber))
             continue;
-        if (!board->priced && below(&climber, 3) > 0)
+        if (refills && below(&climber, 3) > 0)
             refill(&climber);
         if (!draft_fits(board, &climber.next))
             continue;
