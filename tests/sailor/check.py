@@ -103,8 +103,8 @@ def valid(case, plan):
     return score
 
 
-def at_least(pools, rate):
-    case = Case(pools)
+def at_least(pools, rate, **job):
+    case = Case(pools, **job)
     score = valid(case, case.plan())
     that(score["iterations_per_s"] >= rate - 5e-5, f"{score['iterations_per_s']:.5f} it/s, known is {rate}")
 
@@ -137,6 +137,15 @@ def row_of_32_a100_and_96_v100():
 
 def row_of_five_zones_of_32():
     at_least(zones(32), 0.4153)
+
+
+def row_of_three_zones_in_a_row():
+    at_least({(V, FIVE[3]): 25, (A, FIVE[4]): 10, (A, FIVE[2]): 18}, 0.06479, model="GPT-Neo-2.7", batch=512)
+
+
+def row_of_four_zones_in_a_row():
+    pools = {(V, FIVE[2]): 71, (G, C): 23, (A, FIVE[3]): 46, (A, FIVE[4]): 61}
+    at_least(pools, 0.05893, model="GPT-Neo-2.7", batch=2048)
 
 
 def row_of_the_least_cost():
