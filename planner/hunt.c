@@ -246,9 +246,9 @@ patience_quarters(struct variety variety)
     return variety.pools < 3 ? 1 + variety.pools : 4;
 }
 
-/* A climb from the same draft by other chances ends elsewhere, and the best of three is better than
- * one of three times the length: by so many where kinds differ. What lies idle costs nothing:
- * under the cost objective, and under a limit to it, longer ways are not worth their time. */
+/* A climb from the same draft by other chances ends elsewhere: where kinds differ the best of
+ * three goes on. What lies idle costs nothing: under the cost objective, and under a limit
+ * to it, that is not worth its time. */
 static int
 climbs_each(const struct hunt *hunt, struct variety variety)
 {
