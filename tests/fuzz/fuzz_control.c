@@ -102,16 +102,8 @@ static struct leader leader;
 static int listener;
 
 static void
-clean_up(void)
-{
-    struct err err;
-    file_remove_tree(leader.folder, &err);
-}
-
-static void
 setup(void)
 {
-    static bool registered;
     watches_count = 0;
     leader_open(&leader);
     listener = -1;
@@ -119,9 +111,6 @@ setup(void)
         if (listens(watches[i].fd))
             listener = watches[i].fd;
     must(listener >= 0 && flush);
-    if (!registered)
-        atexit(clean_up);
-    registered = true;
 }
 
 /* ---- the command ---- */

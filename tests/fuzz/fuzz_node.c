@@ -161,17 +161,9 @@ knock_signed(const uint8_t *data, size_t size)
 }
 
 static void
-clean_up(void)
-{
-    struct err err;
-    file_remove_tree(leader.folder, &err);
-}
-
-static void
 setup(void)
 {
     leader_open(&leader);
-    atexit(clean_up);
     node = leader.node;
     maker = leader.maker;
     other = leader.other;

@@ -136,9 +136,20 @@ make_epoch(const struct leader *leader)
     free(view);
 }
 
+static char folder_left[64]; /* of a leader that is open */
+
+static void
+clean_up(void)
+{
+    struct err err;
+    if (folder_left[0])
+        file_remove_tree(folder_left, &err);
+}
+
 void
 leader_open(struct leader *leader)
 {
+    static bool registered;
     struct err err = {0};
     must(key_setup(&err) == 0);
     *leader = (struct leader){.folder = "/tmp/fuzz_node.XXXXXX",
@@ -146,6 +157,10 @@ leader_open(struct leader *leader)
                               .other = key_from_seed((const uint8_t[32]){3}),
                               .invite = key_from_seed((const uint8_t[32]){5})};
     must(mkdtemp(leader->folder));
+    snprintf(folder_left, sizeof(folder_left), "%s", leader->folder);
+    if (!registered)
+        atexit(clean_up);
+    registered = true;
     open_node(leader);
     make_epoch(leader);
 }
@@ -156,6 +171,7 @@ leader_close(struct leader *leader)
     struct err err;
     node_close(leader->node);
     file_remove_tree(leader->folder, &err);
+    folder_left[0] = '\0';
     key_free(leader->maker);
     key_free(leader->other);
     key_free(leader->invite);

@@ -15,8 +15,8 @@ struct leader {
     struct key *invite;        /* open, for three */
 };
 
-/* Aborts when it cannot. */
+/* Aborts when it cannot. One is open at a time; its folder goes at the program's end, too. */
 void leader_open(struct leader *leader);
-void leader_close(struct leader *leader); /* the folder goes, too */
+void leader_close(struct leader *leader);
 
 #endif
