@@ -246,15 +246,15 @@ patience_quarters(struct variety variety)
     return variety.pools < 3 ? 1 + variety.pools : 4;
 }
 
-/* A climb from the same draft by other chances ends elsewhere: where kinds differ the best of
- * three goes on. What lies idle costs nothing: under the cost objective, and under a limit
- * to it, that is not worth its time. */
+/* A climb from the same draft by other chances ends elsewhere: with kinds in several zones
+ * the best of three goes on. Under the cost objective, and under a limit to it, that is not
+ * worth its time. */
 static int
 climbs_each(const struct hunt *hunt, struct variety variety)
 {
-    if (variety.kinds < 2 || variety.pools > CLIMBS_POOLS_MAX || hunt->board->priced)
-        return 1;
-    return variety.zones > 1 ? CLIMBS_MAX : CLIMBS_MAX - 1;
+    bool much =
+        variety.kinds > 1 && variety.zones > 1 && variety.pools <= CLIMBS_POOLS_MAX;
+    return much && !hunt->board->priced ? CLIMBS_MAX : 1;
 }
 
 /* A few thousand tries instead of hundreds of thousands; more where much is different. */
