@@ -17,6 +17,37 @@ draft_copy(const struct draft *from, struct draft *to)
     memcpy(to->crews, from->crews, (size_t)from->crews_count * sizeof(from->crews[0]));
 }
 
+static bool
+settings_alike(const struct setting *left, const struct setting *right)
+{
+    return left->micro_batch == right->micro_batch &&
+           left->precision == right->precision && left->recompute == right->recompute &&
+           left->shard_optimizer == right->shard_optimizer;
+}
+
+bool
+draft_move(const struct board *board, const struct draft *draft, const int16_t *pool_to,
+           const struct board *other, struct draft *to)
+{
+    const struct setting *setting = &board->settings[draft->setting];
+    int number = 0;
+    while (number < other->settings_count &&
+           !settings_alike(&other->settings[number], setting))
+        number++;
+    if (number == other->settings_count)
+        return false;
+    draft_copy(draft, to);
+    to->setting = number;
+    for (int c = 0; c < to->crews_count; c++) {
+        for (int s = 0; s < to->stages; s++) {
+            const struct option *option = &board->options[draft->crews[c].option[s]];
+            to->crews[c].option[s] =
+                (uint16_t)other->option_of[pool_to[option->pool]][option->slot];
+        }
+    }
+    return true;
+}
+
 void
 draft_stale(struct draft *draft)
 {

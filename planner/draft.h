@@ -52,6 +52,11 @@ struct draft {
 /* Copies what is in use. */
 void draft_copy(const struct draft *from, struct draft *to);
 
+/* A draft over one board as one over another that has its pools: `pool_to`[p] is the other's
+ * pool for pool p. False: the other lacks its setting. */
+bool draft_move(const struct board *board, const struct draft *draft,
+                const int16_t *pool_to, const struct board *other, struct draft *to);
+
 /* Pace, path and update of a crew over the draft's cut and setting, in which its options were
  * measured. */
 void draft_price(const struct board *board, const struct draft *draft, struct crew *crew);

@@ -92,16 +92,21 @@ fleet_new(void)
     return fleet;
 }
 
+static void
+kind_release(struct fleet_kind *kind)
+{
+    for (int t = 0; t < kind->times_count; t++)
+        free(kind->times[t].layers);
+    free(kind->times);
+}
+
 void
 fleet_free(struct fleet *fleet)
 {
     if (!fleet)
         return;
-    for (int k = 0; k < fleet->kinds_count; k++) {
-        for (int t = 0; t < fleet->kinds[k].times_count; t++)
-            free(fleet->kinds[k].times[t].layers);
-        free(fleet->kinds[k].times);
-    }
+    for (int k = 0; k < fleet->kinds_count; k++)
+        kind_release(&fleet->kinds[k]);
     for (int slot = 0; slot < TP_SLOTS; slot++)
         free(fleet->table.sizes[slot]);
     free(fleet->curves);
@@ -155,6 +160,58 @@ fleet_copy(const struct fleet *fleet)
         copy_of(fleet->egress_usd_per_gb, (size_t)ZONES_MAX * ZONES_MAX,
                 sizeof(*fleet->egress_usd_per_gb));
     return copy;
+}
+
+struct fleet *
+fleet_part(const struct fleet *fleet, const bool *keep, int16_t *pool_from)
+{
+    struct fleet *part = fleet_copy(fleet);
+    int kind_to[FLEET_KINDS_MAX];
+    int zone_to[ZONES_MAX];
+    memset(kind_to, 0xff, sizeof(kind_to));
+    memset(zone_to, 0xff, sizeof(zone_to));
+    part->pools_count = 0;
+    for (int p = 0; p < fleet->pools_count; p++) {
+        if (!keep[p] || fleet->pools[p].devices < 1)
+            continue;
+        kind_to[fleet->pools[p].kind] = 0;
+        zone_to[fleet->pools[p].zone] = 0;
+        pool_from[part->pools_count] = (int16_t)p;
+        part->pools[part->pools_count++] = fleet->pools[p];
+    }
+    part->kinds_count = 0;
+    for (int k = 0; k < fleet->kinds_count; k++) {
+        if (kind_to[k] < 0) {
+            kind_release(&part->kinds[k]);
+            continue;
+        }
+        kind_to[k] = part->kinds_count;
+        part->kinds[part->kinds_count++] = part->kinds[k];
+    }
+    part->zones_count = 0;
+    for (int z = 0; z < fleet->zones_count; z++) {
+        if (zone_to[z] < 0)
+            continue;
+        zone_to[z] = part->zones_count;
+        part->zones[part->zones_count++] = fleet->zones[z];
+    }
+    for (int a = 0; a < fleet->zones_count; a++)
+        for (int b = 0; b < fleet->zones_count; b++)
+            if (zone_to[a] >= 0 && zone_to[b] >= 0)
+                part->egress_usd_per_gb[zone_to[a] * ZONES_MAX + zone_to[b]] =
+                    fleet->egress_usd_per_gb[a * ZONES_MAX + b];
+    for (int p = 0; p < part->pools_count; p++) {
+        part->pools[p].kind = kind_to[part->pools[p].kind];
+        part->pools[p].zone = zone_to[part->pools[p].zone];
+    }
+    fleet_pools_done(part);
+    size_t row = TP_SLOTS * sizeof(*part->links);
+    for (int a = 0; a < part->pools_count; a++)
+        for (int slot = 0; slot < TP_SLOTS; slot++)
+            for (int b = 0; b < part->pools_count; b++)
+                memcpy(fleet_link(part, a, slot, b, 0),
+                       fleet_link(fleet, pool_from[a], slot, pool_from[b], 0), row);
+    return part;
 }
 
 const struct fleet_curve *

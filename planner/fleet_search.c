@@ -1,5 +1,5 @@
 #include "planner/fleet_search.h"
-#include "planner/hunt.h"
+#include "planner/parts.h"
 #include "planner/refuse.h"
 #include "planner/reject.h"
 #include "transport/base/alloc.h"
@@ -176,7 +176,7 @@ search_once(const struct fleet_request *request, const struct fleet *fleet,
     struct hunt hunt;
     hunt_init(&hunt, request, fleet, effort);
     memset(out, 0, sizeof(*out));
-    hunt_drafts(&hunt);
+    parts_search(&hunt);
     int rc = 0;
     if (!choose(&hunt, out))
         rc = no_plan(&hunt, err);

@@ -5,29 +5,34 @@
 #include "planner/fit.h"
 #include "planner/seat.h"
 #include "planner/spread.h"
+#include "planner/starts.h"
 #include "transport/base/alloc.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum {
-    CLIMBS_MAX = 3,                   /* from a draft where much is different, */
-    CLIMB_SEEDS = 100000,             /* seeds from one to the other */
-    CLIMBS_POOLS_MAX = 12,            /* of fleets with so many pools at most */
-    PART_SHAPES = 32,                 /* of each part so many shapes are seated */
-    PAIRS_MAX = 96,                   /* seated in pairs of zones too, of each sort */
-    SEATINGS_MAX = 15000,             /* of each sort; then no more pairs */
-    REPLAYED = 48,                    /* drafts that are replayed */
-    REPLAY_CLIMBS = 6,                /* of which so many climb on, */
-    REPLAYS_EACH = 160,               /* each with so many replays, */
+    CLIMBS_MAX = 3,        /* from a draft where much is different, */
+    CLIMB_SEEDS = 100000,  /* seeds from one to the other */
+    CLIMBS_POOLS_MAX = 12, /* of fleets with so many pools at most */
+    START_POOLS_MAX = 12,  /* of these parts are begun in, */
+    START_DRAFTS = 8,      /* each with so many drafts */
+    GLANCE_SHAPES = 32,    /* are seated */
+    PAIRS_MAX = 96,        /* seated in pairs of zones too, of each sort */
+    SEATINGS_MAX = 15000,  /* of each sort; then no more pairs */
+    REPLAYED = 48,         /* drafts that are replayed */
+    REPLAY_CLIMBS = 6,     /* of which so many climb on, */
+    REPLAYS_EACH = 160,    /* each with so many replays, */
+    POLISH_REPLAYED = 24,  /* the same where one draft goes on alone */
+    POLISH_CLIMBS = 2,
     REPLAY_OPERATIONS_MAX = 80000000, /* all of no more than so many operations */
     ROUNDS = 4,
     QUICK_SHAPES = 16, /* the same of a quick search */
     QUICK_ROUNDS = 3,
-    QUICK_ZONES = 6, /* up to which each is looked at by itself, too */
     FITS_MAX = 4,
     QUICK_TIMES_MAX = 16,
     QUICK_REPLAYED = 6,
+    QUICK_REPLAY_CLIMBS = 2,
     QUICK_REPLAYS_EACH = 6,
 };
 
@@ -43,11 +48,11 @@ static const struct round {
                     {32, 4, 4000, 0.02, true},
                     {8, 2, 20000, 0.01, true},
                     {4, 1, 40000, 0.003, false}};
-static const struct round part_rounds[ROUNDS] = {
-    {PARTS_MAX * HUNT_PART_STARTS, PARTS_MAX *HUNT_PART_STARTS, 150, 0.03, false},
-    {6, 4, 3000, 0.02, true},
-    {2, 2, 12000, 0.01, true},
-    {1, 1, 20000, 0.003, false}};
+/* What is farther behind a rival than this, after a glance, seated, and after each round, has
+ * not come near it in the pools that this was measured on. */
+static const double reach_at_a_glance = 1.25;
+static const double reach_of_one_kind = 1.15;
+static const double reach[ROUNDS] = {1.10, 1.07, 1.03, 1.015};
 static const struct round quick_rounds[QUICK_ROUNDS] = {
     {12, 12, 150, 0.03, false}, {4, 4, 400, 0.015, false}, {1, 1, 800, 0.005, false}};
 
@@ -191,12 +196,12 @@ seat_shapes(struct hunt *hunt)
 {
     struct shape *shapes = xcalloc(HUNT_SHAPES_MAX, sizeof(*shapes));
     bool quick = hunt->request->quick;
-    bool part = hunt->effort == EFFORT_START;
-    int most = quick ? QUICK_SHAPES : part ? PART_SHAPES : HUNT_SHAPES_MAX;
+    bool few = hunt->effort == EFFORT_START;
+    int most = quick ? QUICK_SHAPES : few ? GLANCE_SHAPES : HUNT_SHAPES_MAX;
     int count = shapes_list(hunt->board,
-                            quick  ? SHAPES_QUICK
-                            : part ? SHAPES_PART
-                                   : SHAPES_ALL,
+                            quick ? SHAPES_QUICK
+                            : few ? SHAPES_FEW
+                                  : SHAPES_ALL,
                             shapes, most, &hunt->weighed);
     int64_t began = 0;
     for (int i = 0; i < count; i++) {
@@ -320,35 +325,49 @@ climb_from(struct hunt *hunt, struct draft *draft, const struct round *round,
         climb(hunt->board, draft, round->tries * quarters / 4, round->threshold, seed);
 }
 
-static void
-climb_rounds(struct hunt *hunt, const struct round *list)
+/* Is the best so far more than so many times behind the rival? */
+static bool
+beaten(const struct hunt *hunt, double times)
 {
+    const struct worth *rival = hunt->rival;
+    if (!rival)
+        return false;
+    if (hunt->count == 0)
+        return true;
+    const struct worth *best = &hunt->drafts[0]->worth;
+    return (rival->breach <= 0.0 && best->breach > 0.0) ||
+           best->goal > rival->goal * times;
+}
+
+/* Round `r`; false if the rival is out of reach of the next one. */
+static bool
+climb_round(struct hunt *hunt, int r)
+{
+    const struct round *round = &rounds[r];
     struct variety variety = variety_of(hunt->fleet);
     int64_t quarters = patience_quarters(variety);
     /* What stands idle costs nothing. */
     bool fills = variety.kinds > 1 && hunt->request->objective == OBJECTIVE_THROUGHPUT;
-    int climbs = climbs_each(hunt, variety);
-    for (int r = 0; r < ROUNDS; r++) {
-        const struct round *round = &list[r];
-        if (variety.kinds > 1)
-            mix_sorts(hunt, round->of_a_sort);
-        int most = hunt->count < round->drafts ? hunt->count : round->drafts;
-        for (int i = 0; i < most; i++) {
-            struct draft *draft = hunt->drafts[i];
-            if (fills && round->fill)
-                hunt->weighed += fill_draft(hunt->board, draft);
-            uint64_t seed = (uint64_t)(r * HUNT_SHAPES_MAX + i + 1);
-            for (int k = 1; k < climbs && r > 0; k++) {
-                struct draft *other = add_copy(hunt, draft);
-                if (other)
-                    climb_from(hunt, other, round, quarters,
-                               seed + (uint64_t)(k * CLIMB_SEEDS));
-            }
-            climb_from(hunt, draft, round, quarters, seed);
+    int climbs = r > 0 ? climbs_each(hunt, variety) : 1;
+    if (variety.kinds > 1)
+        mix_sorts(hunt, round->of_a_sort);
+    int most = hunt->count < round->drafts ? hunt->count : round->drafts;
+    for (int i = 0; i < most; i++) {
+        struct draft *draft = hunt->drafts[i];
+        if (fills && round->fill)
+            hunt->weighed += fill_draft(hunt->board, draft);
+        uint64_t seed = (uint64_t)(r * HUNT_SHAPES_MAX + i + 1);
+        for (int k = 1; k < climbs; k++) {
+            struct draft *other = add_copy(hunt, draft);
+            if (other)
+                climb_from(hunt, other, round, quarters,
+                           seed + (uint64_t)(k * CLIMB_SEEDS));
         }
-        sort_drafts(hunt);
-        drop_twins(hunt);
+        climb_from(hunt, draft, round, quarters, seed);
     }
+    sort_drafts(hunt);
+    drop_twins(hunt);
+    return !(r + 1 < ROUNDS && beaten(hunt, reach[r + 1]));
 }
 
 /* What a replay goes through: each micro-batch forward and backward, on every stage. */
@@ -376,17 +395,15 @@ take_replays(struct hunt *hunt, const struct draft *draft, int wanted)
     return taken;
 }
 
-/* What draft_weigh() guesses of a replay is replayed, and the best made better by that. */
+/* What draft_weigh() guesses of a replay is replayed: the first `most`; and the best `climbs`
+ * made better by that. */
 static void
-replay_rounds(struct hunt *hunt)
+replay_some(struct hunt *hunt, int most, int climbs)
 {
     if (hunt->board->published)
         return;
     int kept = 0;
-    bool quick = hunt->request->quick;
-    int most = quick ? QUICK_REPLAYED : REPLAYED;
-    int climbs = quick ? 2 : REPLAY_CLIMBS;
-    int replays = quick ? QUICK_REPLAYS_EACH : REPLAYS_EACH;
+    int replays = hunt->request->quick ? QUICK_REPLAYS_EACH : REPLAYS_EACH;
     int count = hunt->count < most ? hunt->count : most;
     for (int i = 0; i < hunt->count; i++) {
         struct draft *draft = hunt->drafts[i];
@@ -424,127 +441,6 @@ search_all(struct hunt *hunt)
     drop_twins(hunt);
 }
 
-/* A quick search. */
-static void
-hunt_quickly(struct hunt *hunt)
-{
-    seat_shapes(hunt);
-    if (!(hunt->count > 0 && hunt->drafts[0]->worth.breach <= 0.0))
-        fit_in(hunt);
-    climb_quickly(hunt);
-    replay_rounds(hunt);
-}
-
-/* ---- parts of a fleet ---- */
-
-/* A draft over a part of the fleet as one over all of it. */
-static bool
-adopt(const struct board *board, const struct board *part, const struct draft *from,
-      struct draft *to)
-{
-    const struct setting *setting = &part->settings[from->setting];
-    draft_copy(from, to);
-    for (to->setting = 0; to->setting < board->settings_count; to->setting++)
-        if (board->settings[to->setting].micro_batch == setting->micro_batch &&
-            board->settings[to->setting].precision == setting->precision &&
-            board->settings[to->setting].recompute == setting->recompute &&
-            board->settings[to->setting].shard_optimizer == setting->shard_optimizer)
-            break;
-    if (to->setting == board->settings_count)
-        return false;
-    for (int c = 0; c < to->crews_count; c++) {
-        for (int s = 0; s < to->stages; s++) {
-            const struct option *option = &part->options[from->crews[c].option[s]];
-            to->crews[c].option[s] =
-                (uint16_t)board->option_of[option->pool][option->slot];
-        }
-    }
-    return true;
-}
-
-/* The best of a part of the fleet, at most so many, join the drafts of the whole. */
-static void
-take_over(struct hunt *hunt, struct hunt *part, int most)
-{
-    most = part->count < most ? part->count : most;
-    for (int i = 0; i < most && hunt->count < HUNT_DRAFTS_MAX; i++) {
-        struct draft *draft = xcalloc(1, sizeof(*draft));
-        if (adopt(hunt->board, part->board, part->drafts[i], draft))
-            hunt->drafts[hunt->count++] = draft;
-        else
-            free(draft);
-    }
-    hunt->weighed += part->weighed;
-    hunt_release(part);
-}
-
-static void
-start_in_parts(struct hunt *hunt)
-{
-    const struct fleet *fleet = hunt->fleet;
-    struct part parts[PARTS_MAX];
-    int count = parts_list(hunt->board, parts);
-    struct fleet *part = fleet_copy(fleet);
-    for (int i = 0; i < count; i++) {
-        parts_take(&parts[i], fleet, part);
-        struct hunt one;
-        hunt_init(&one, hunt->request, part, EFFORT_START);
-        seat_shapes(&one);
-        take_over(hunt, &one, HUNT_PART_STARTS);
-    }
-    fleet_free(part);
-}
-
-/* What does well in a part of the fleet: the best of the whole may leave a zone or a kind alone,
- * and be like nothing that does well with all of it. They climb among themselves, so that they
- * take no place from what begins with all. */
-static void
-look_at_parts(struct hunt *hunt)
-{
-    struct hunt others = {
-        .request = hunt->request, .fleet = hunt->fleet, .board = hunt->board};
-    start_in_parts(&others);
-    climb_rounds(&others, part_rounds);
-    for (int i = 0; i < others.count; i++) {
-        if (hunt->count < HUNT_DRAFTS_MAX)
-            hunt->drafts[hunt->count++] = others.drafts[i];
-        else
-            free(others.drafts[i]);
-    }
-    hunt->weighed += others.weighed;
-    sort_drafts(hunt);
-    drop_twins(hunt);
-}
-
-/* Each zone by itself, as if there were no other: so no fleet is planned worse than a zone of
- * it, however little is tried. */
-static void
-look_at_zones(struct hunt *hunt)
-{
-    const struct fleet *fleet = hunt->fleet;
-    if (fleet->zones_count < 2 || fleet->zones_count > QUICK_ZONES ||
-        hunt->request->stage_zones_count > 0)
-        return;
-    struct fleet *part = fleet_copy(fleet);
-    for (int z = 0; z < fleet->zones_count; z++) {
-        int devices = 0;
-        for (int p = 0; p < fleet->pools_count; p++) {
-            bool here = fleet->pools[p].zone == z;
-            part->pools[p].devices = here ? fleet->pools[p].devices : 0;
-            devices += part->pools[p].devices;
-        }
-        if (devices < 2 || devices == hunt->board->devices)
-            continue;
-        struct hunt one;
-        hunt_init(&one, hunt->request, part, EFFORT_START);
-        hunt_quickly(&one);
-        take_over(hunt, &one, 1);
-    }
-    fleet_free(part);
-    sort_drafts(hunt);
-    drop_twins(hunt);
-}
-
 /* ---- all of it ---- */
 
 void
@@ -555,34 +451,131 @@ hunt_init(struct hunt *hunt, const struct fleet_request *request,
     hunt->board = board_new(request, fleet);
 }
 
-void
-hunt_release(struct hunt *hunt)
+static void
+clear(struct hunt *hunt)
 {
     for (int i = 0; i < hunt->count; i++)
         free(hunt->drafts[i]);
-    board_free(hunt->board);
+    hunt->count = 0;
 }
 
 void
-hunt_drafts(struct hunt *hunt)
+hunt_release(struct hunt *hunt)
 {
-    if (hunt->request->quick) {
-        hunt_quickly(hunt);
-        if (hunt->effort != EFFORT_GLANCE)
-            look_at_zones(hunt);
-        return;
+    clear(hunt);
+    board_free(hunt->board);
+}
+
+/* Where to begin, among few: is even that too far behind the rival? */
+static bool
+beaten_at_a_glance(struct hunt *hunt)
+{
+    if (!hunt->rival)
+        return false;
+    hunt->effort = EFFORT_START;
+    seat_shapes(hunt);
+    add_lineups(hunt);
+    bool mixed = variety_of(hunt->fleet).kinds > 1;
+    bool behind = beaten(hunt, mixed ? reach_at_a_glance : reach_of_one_kind);
+    clear(hunt);
+    hunt->effort = EFFORT_WHOLE;
+    return behind;
+}
+
+/* The best beginnings of parts of the fleet, over the whole of it. */
+static void
+start_in_parts(struct hunt *hunt)
+{
+    struct start starts[STARTS_MAX];
+    int count = starts_list(hunt->fleet, starts);
+    struct draft *draft = xcalloc(1, sizeof(*draft));
+    for (int i = 0; i < count; i++) {
+        int16_t pool_from[FLEET_POOLS_MAX];
+        struct fleet *fleet = fleet_part(hunt->fleet, starts[i].keep, pool_from);
+        struct hunt part;
+        hunt_init(&part, hunt->request, fleet, EFFORT_START);
+        seat_shapes(&part);
+        for (int k = 0; k < part.count && k < START_DRAFTS; k++)
+            if (draft_move(part.board, part.drafts[k], pool_from, hunt->board, draft))
+                add_copy(hunt, draft);
+        hunt->weighed += part.weighed;
+        hunt_release(&part);
+        fleet_free(fleet);
     }
-    bool small = exhaust_feasible(hunt->board);
-    bool zones_fixed = hunt->request->stage_zones_count > 0;
+    free(draft);
+    sort_drafts(hunt);
+    drop_twins(hunt);
+}
+
+bool
+hunt_begin(struct hunt *hunt)
+{
+    if (beaten_at_a_glance(hunt))
+        return false;
     seat_shapes(hunt);
     if (hunt->count == 0)
         go_alone(hunt);
-    if (!small && !zones_fixed && variety_of(hunt->fleet).pools > 1)
+    int pools = variety_of(hunt->fleet).pools;
+    if (!exhaust_feasible(hunt->board) && hunt->request->stage_zones_count == 0 &&
+        pools > 1) {
         add_lineups(hunt);
-    climb_rounds(hunt, rounds);
-    if (!small && !zones_fixed)
-        look_at_parts(hunt);
-    if (small)
+        if (pools <= START_POOLS_MAX)
+            start_in_parts(hunt);
+    }
+    return !beaten(hunt, reach[0]) && climb_round(hunt, 0);
+}
+
+bool
+hunt_go_on(struct hunt *hunt)
+{
+    return climb_round(hunt, 1);
+}
+
+bool
+hunt_finish(struct hunt *hunt)
+{
+    for (int r = 2; r < ROUNDS; r++)
+        if (!climb_round(hunt, r))
+            return false;
+    if (exhaust_feasible(hunt->board))
         search_all(hunt);
-    replay_rounds(hunt);
+    replay_some(hunt, REPLAYED, REPLAY_CLIMBS);
+    return true;
+}
+
+void
+hunt_add(struct hunt *hunt, const struct draft *draft)
+{
+    add_copy(hunt, draft);
+    sort_drafts(hunt);
+    drop_twins(hunt);
+}
+
+void
+hunt_polish(struct hunt *hunt, const struct draft *draft)
+{
+    if (hunt->board->published) {
+        hunt_add(hunt, draft);
+        climb_from(hunt, hunt->drafts[0], &rounds[ROUNDS - 1],
+                   patience_quarters(variety_of(hunt->fleet)), 1);
+    } else if (add_copy(hunt, draft)) {
+        /* First, for it was replayed, which tells more than others' weighings. */
+        struct draft *copy = hunt->drafts[hunt->count - 1];
+        memmove(&hunt->drafts[1], &hunt->drafts[0],
+                (size_t)(hunt->count - 1) * sizeof(struct draft *));
+        hunt->drafts[0] = copy;
+    }
+    replay_some(hunt, POLISH_REPLAYED, POLISH_CLIMBS);
+    sort_drafts(hunt);
+    drop_twins(hunt);
+}
+
+void
+hunt_quickly(struct hunt *hunt)
+{
+    seat_shapes(hunt);
+    if (!(hunt->count > 0 && hunt->drafts[0]->worth.breach <= 0.0))
+        fit_in(hunt);
+    climb_quickly(hunt);
+    replay_some(hunt, QUICK_REPLAYED, QUICK_REPLAY_CLIMBS);
 }

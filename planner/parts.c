@@ -1,84 +1,264 @@
 #include "planner/parts.h"
+#include "transport/base/alloc.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-/* Of what the fleet could compute. */
-static const double large_least = 0.5;
+enum {
+    VISITS_MAX = 32,     /* sets of pools: all of five pools */
+    POOLS_MAX = 12,      /* beyond which only one part is looked at */
+    LEADERS_EARLY = 16,  /* on one pool: the rest is left alone at once; */
+    LEADERS = 4,         /* a step later what these leave alone is, */
+    LEADERS_OF_MANY = 8, /* or these, of many pools */
+    TAKEN_OF_ALL = 24,   /* drafts that are kept of the whole fleet, */
+    TAKEN_OF_A_PART = 4, /* and of each part */
+    ZONES_QUICKLY = 6,   /* up to which a quick search looks at each by itself, too */
+};
 
-/* What a pool's devices could compute by themselves, in sequences a second. */
-static double
-pool_power(const struct board *board, int pool)
+/* A set of pools that was looked at. */
+struct visit {
+    bool keep[FLEET_POOLS_MAX];
+    bool near;  /* not given up */
+    bool found; /* then `best` is a draft over the whole's board */
+    struct draft best;
+};
+
+struct search {
+    struct hunt *whole;
+    bool many; /* pools */
+    int count;
+    struct visit visits[VISITS_MAX];
+};
+
+/* ---- sets of pools ---- */
+
+static int
+size_of(const bool *keep)
 {
-    double best = 0.0;
-    for (int s = 0; s < board->settings_count; s++) {
-        const struct setting *setting = &board->settings[s];
-        for (int slot = 0; slot < TP_SLOTS; slot++) {
-            int number = board->option_of[pool][slot];
-            if (number < 0 || !board_measured(setting, &board->options[number]))
-                continue;
-            const struct option *option = &board->options[number];
-            double all_s = board_compute_s(setting, option, 0, board->layers);
-            double rate = (double)setting->micro_batch / (double)option->tp;
-            rate = all_s > 1e-12 ? rate / all_s : 1e12;
-            best = rate > best ? rate : best;
+    int size = 0;
+    for (int p = 0; p < FLEET_POOLS_MAX; p++)
+        size += keep[p];
+    return size;
+}
+
+static bool
+within(const bool *inner, const bool *outer)
+{
+    for (int p = 0; p < FLEET_POOLS_MAX; p++)
+        if (inner[p] && !outer[p])
+            return false;
+    return true;
+}
+
+/* The pools that the best drafts of a part use, by the whole's numbers. */
+static void
+used_by(const struct hunt *part, int leaders, const int16_t *pool_from, bool *used)
+{
+    memset(used, 0, FLEET_POOLS_MAX * sizeof(*used));
+    for (int i = 0; i < part->count && i < leaders; i++) {
+        int devices[FLEET_POOLS_MAX];
+        draft_used(part->board, part->drafts[i], devices);
+        for (int p = 0; p < part->fleet->pools_count; p++)
+            if (devices[p] > 0)
+                used[pool_from[p]] = true;
+    }
+}
+
+/* ---- a visit ---- */
+
+static int visit(struct search *search, const bool *keep);
+
+/* The visit to a set of pools, now or before; -1: there are too many. */
+static int
+look_at(struct search *search, const bool *keep)
+{
+    for (int v = 0; v < search->count; v++)
+        if (memcmp(search->visits[v].keep, keep, sizeof(search->visits[v].keep)) == 0)
+            return v;
+    return search->count < VISITS_MAX ? visit(search, keep) : -1;
+}
+
+/* Begins part number `number`. The set of pools that the rest is left to, in `used`; false:
+ * none, or all. `near` is false if a rival is out of reach. */
+static bool
+begin(const struct search *search, int number, struct hunt *part,
+      const int16_t *pool_from, bool *used, bool *near)
+{
+    *near = hunt_begin(part);
+    if (!*near)
+        return false;
+    used_by(part, LEADERS_EARLY, pool_from, used);
+    if (!search->many && size_of(used) == 1 && part->fleet->pools_count > 1)
+        return true;
+    *near = hunt_go_on(part);
+    if (!*near || (search->many && number > 0))
+        return false;
+    used_by(part, search->many ? LEADERS_OF_MANY : LEADERS, pool_from, used);
+    int size = size_of(used);
+    return size > 0 && size < part->fleet->pools_count;
+}
+
+/* Searches a part to its end; false if a rival is out of reach. */
+static bool
+search_part(struct search *search, int number, struct hunt *part,
+            const int16_t *pool_from)
+{
+    bool used[FLEET_POOLS_MAX];
+    bool near = false;
+    bool fewer = begin(search, number, part, pool_from, used, &near);
+    int inner = fewer ? look_at(search, used) : -1;
+    if (inner < 0 || !search->visits[inner].found)
+        return near && hunt_finish(part);
+    if (search->many) /* no time to go on with all */
+        return false;
+    int16_t pool_to[FLEET_POOLS_MAX];
+    for (int p = 0; p < part->fleet->pools_count; p++)
+        pool_to[pool_from[p]] = (int16_t)p;
+    struct draft *draft = xcalloc(1, sizeof(*draft));
+    if (draft_move(search->whole->board, &search->visits[inner].best, pool_to,
+                   part->board, draft))
+        hunt_polish(part, draft);
+    free(draft);
+    return true;
+}
+
+/* The best drafts of a part join those of the whole. */
+static void
+take_over(struct search *search, int number, const struct hunt *part,
+          const int16_t *pool_from)
+{
+    struct hunt *whole = search->whole;
+    struct visit *here = &search->visits[number];
+    int most = number == 0 || search->many ? TAKEN_OF_ALL : TAKEN_OF_A_PART;
+    struct draft *draft = xcalloc(1, sizeof(*draft));
+    for (int i = 0; i < part->count && i < most; i++) {
+        if (!draft_move(part->board, part->drafts[i], pool_from, whole->board, draft))
+            continue;
+        if (!here->found)
+            draft_copy(draft, &here->best);
+        here->found = true;
+        hunt_add(whole, draft);
+    }
+    free(draft);
+}
+
+static int
+visit(struct search *search, const bool *keep)
+{
+    struct hunt *whole = search->whole;
+    int number = search->count++;
+    struct visit *here = &search->visits[number];
+    memcpy(here->keep, keep, sizeof(here->keep));
+    int16_t pool_from[FLEET_POOLS_MAX];
+    struct fleet *fleet = fleet_part(whole->fleet, keep, pool_from);
+    struct hunt part;
+    hunt_init(&part, whole->request, fleet, EFFORT_WHOLE);
+    struct worth rival;
+    if (whole->count > 0) {
+        rival = whole->drafts[0]->worth;
+        part.rival = &rival;
+    }
+    here->near = search_part(search, number, &part, pool_from);
+    whole->weighed += part.weighed;
+    if (here->near)
+        take_over(search, number, &part, pool_from);
+    hunt_release(&part);
+    fleet_free(fleet);
+    return number;
+}
+
+/* ---- which sets ---- */
+
+/* Is a set of pools within one that was given up? */
+static bool
+given_up(const struct search *search, const bool *keep)
+{
+    for (int v = 0; v < search->count; v++)
+        if (!search->visits[v].near && within(keep, search->visits[v].keep))
+            return true;
+    return false;
+}
+
+/* Each set that is not given up, without each of its pools. */
+static void
+look_at_parts(struct search *search)
+{
+    for (int v = 0; v < search->count; v++) {
+        const struct visit *from = &search->visits[v];
+        if (!from->near || size_of(from->keep) < 2)
+            continue;
+        for (int p = 0; p < search->whole->fleet->pools_count; p++) {
+            bool keep[FLEET_POOLS_MAX];
+            memcpy(keep, from->keep, sizeof(keep));
+            keep[p] = false;
+            if (from->keep[p] && !given_up(search, keep))
+                look_at(search, keep);
         }
     }
-    return best * (double)board->fleet->pools[pool].devices;
 }
 
-/* Does the part with this number lack a pool? */
-static bool
-part_lacks(const struct fleet *fleet, int number, int pool)
+/* A quick search looks at each zone by itself, too: so no fleet is planned worse than a zone of
+ * it, however little is tried. */
+static void
+look_at_zones(struct hunt *whole)
 {
-    if (number < fleet->zones_count)
-        return fleet->pools[pool].zone == number;
-    number -= fleet->zones_count;
-    if (number < fleet->kinds_count)
-        return fleet->pools[pool].kind == number;
-    return pool == number - fleet->kinds_count;
-}
-
-/* Is something lacking, and at least half of the fleet's power left? */
-static bool
-large_part(const struct fleet *fleet, const double *power, const struct part *part)
-{
-    double all = 0.0;
-    double left = 0.0;
-    bool lacking = false;
-    for (int p = 0; p < fleet->pools_count; p++) {
-        all += power[p];
-        left += part->lacks[p] ? 0.0 : power[p];
-        lacking = lacking || part->lacks[p];
+    const struct fleet *fleet = whole->fleet;
+    if (fleet->zones_count < 2 || fleet->zones_count > ZONES_QUICKLY ||
+        whole->request->stage_zones_count > 0)
+        return;
+    struct fleet *zone = fleet_copy(fleet);
+    int16_t same[FLEET_POOLS_MAX];
+    struct draft *draft = xcalloc(1, sizeof(*draft));
+    for (int z = 0; z < fleet->zones_count; z++) {
+        int devices = 0;
+        for (int p = 0; p < fleet->pools_count; p++) {
+            bool here = fleet->pools[p].zone == z;
+            same[p] = (int16_t)p;
+            zone->pools[p].devices = here ? fleet->pools[p].devices : 0;
+            devices += zone->pools[p].devices;
+        }
+        if (devices < 2 || devices == whole->board->devices)
+            continue;
+        struct hunt part;
+        hunt_init(&part, whole->request, zone, EFFORT_START);
+        hunt_quickly(&part);
+        if (part.count > 0 &&
+            draft_move(part.board, part.drafts[0], same, whole->board, draft))
+            hunt_add(whole, draft);
+        whole->weighed += part.weighed;
+        hunt_release(&part);
     }
-    return lacking && left >= all * large_least;
-}
-
-int
-parts_list(const struct board *board, struct part parts[PARTS_MAX])
-{
-    const struct fleet *fleet = board->fleet;
-    double power[FLEET_POOLS_MAX];
-    for (int p = 0; p < fleet->pools_count; p++)
-        power[p] = pool_power(board, p);
-    int count = 0;
-    int numbers = fleet->zones_count + fleet->kinds_count + fleet->pools_count;
-    for (int number = 0; number < numbers && count < PARTS_MAX; number++) {
-        struct part part;
-        memset(&part, 0, sizeof(part));
-        for (int p = 0; p < fleet->pools_count; p++)
-            part.lacks[p] = fleet->pools[p].devices > 0 && part_lacks(fleet, number, p);
-        bool again = false;
-        for (int i = 0; i < count && !again; i++)
-            again = memcmp(parts[i].lacks, part.lacks, sizeof(part.lacks)) == 0;
-        if (!again && large_part(fleet, power, &part))
-            parts[count++] = part;
-    }
-    return count;
+    free(draft);
+    fleet_free(zone);
 }
 
 void
-parts_take(const struct part *part, const struct fleet *fleet, struct fleet *into)
+parts_search(struct hunt *whole)
 {
+    const struct fleet_request *request = whole->request;
+    const struct fleet *fleet = whole->fleet;
+    if (request->quick) {
+        hunt_quickly(whole);
+        if (whole->effort != EFFORT_GLANCE)
+            look_at_zones(whole);
+        return;
+    }
+    bool keep[FLEET_POOLS_MAX] = {false};
     for (int p = 0; p < fleet->pools_count; p++)
-        into->pools[p].devices = part->lacks[p] ? 0 : fleet->pools[p].devices;
+        keep[p] = fleet->pools[p].devices > 0;
+    /* A job names zones by the whole's numbers. */
+    if (request->stage_zones_count > 0 || size_of(keep) == 0) {
+        hunt_begin(whole);
+        hunt_go_on(whole);
+        hunt_finish(whole);
+        return;
+    }
+    struct search *search = xcalloc(1, sizeof(*search));
+    search->whole = whole;
+    search->many = size_of(keep) > POOLS_MAX;
+    visit(search, keep);
+    if (!search->many && !whole->board->priced && whole->count > 0 &&
+        whole->drafts[0]->worth.breach <= 0.0)
+        look_at_parts(search);
+    free(search);
 }

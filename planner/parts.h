@@ -1,23 +1,25 @@
 /*
- * parts.h - parts of a fleet that a search looks at besides the whole: the best plan may leave
- * a zone, a kind or a pool alone, and be like nothing that does well with all of it.
+ * parts.h - a fleet is searched with its parts: sets of its pools, each as if the others had
+ * never been named.
+ *
+ *     all pools      begun; if the best drafts leave pools alone, these are left to the part that
+ *      |    \        is without them, whose best then goes on with all
+ *     without one    given up as soon as it is too far behind the best that is known; else
+ *      |    \        finished, and its own parts are looked at
+ *     without two
+ *
+ * A part finds here what it finds when it is asked about by itself, so of fleets of up to five
+ * pools none is planned worse than any set of its pools, but for what was given up; of more
+ * pools at most VISITS_MAX sets are looked at. Where prices count, and of fleets of more than
+ * twelve pools, only the part that the best drafts use is.
  */
 #ifndef PLANNER_PARTS_H
 #define PLANNER_PARTS_H
 
-#include "planner/board.h"
+#include "planner/hunt.h"
 
-enum { PARTS_MAX = 8 };
-
-struct part {
-    bool lacks[FLEET_POOLS_MAX];
-};
-
-/* Parts that have at least half of what the fleet could compute: those that lack a zone, then
- * those that lack a kind, then a pool; none twice. Their number. */
-int parts_list(const struct board *board, struct part parts[PARTS_MAX]);
-
-/* `into`, a copy of the fleet, has the part's devices and no others. */
-void parts_take(const struct part *part, const struct fleet *fleet, struct fleet *into);
+/* Fills an initialized hunt with the best drafts of the fleet and its parts. None: nothing
+ * fits. */
+void parts_search(struct hunt *whole);
 
 #endif

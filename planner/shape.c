@@ -23,7 +23,7 @@ static const struct extent {
     int orders; /* of the stages of one guess */
 } extents[] = {
     [SHAPES_ALL] = {8000, GUESSES_CUT, GUESSES_SURE, 16},
-    [SHAPES_PART] = {1000, 0, 3, 6},
+    [SHAPES_FEW] = {1000, 0, 3, 6},
     [SHAPES_QUICK] = {100, 12, 0, 16},
 };
 

@@ -25,7 +25,7 @@ struct shape {
 /* How much is looked at. */
 enum shapes_extent {
     SHAPES_ALL,
-    SHAPES_PART, /* a few of each micro-batch and depth */
+    SHAPES_FEW,  /* a few of each micro-batch and depth */
     SHAPES_QUICK /* a few of all */
 };
 

@@ -73,3 +73,11 @@ suite_seed(const char *test, uint64_t fallback)
     fflush(stdout);
     return seed;
 }
+
+int
+suite_rounds(int few)
+{
+    const char *text = getenv("FLOTILLA_SEEDS");
+    int many = text ? (int)strtol(text, NULL, 10) : 0;
+    return many > 0 ? many : few;
+}

@@ -1,6 +1,5 @@
 #include "planner/cut.h"
 #include "planner/fill.h"
-#include "planner/parts.h"
 #include "tests/planner/fleets.h"
 #include "tests/suite.h"
 
@@ -107,37 +106,6 @@ START_TEST(pools_of_another_kind_that_lie_idle_are_put_to_work)
 }
 END_TEST
 
-START_TEST(parts_have_half_of_the_whole_and_none_comes_twice)
-{
-    struct rng rng = {.seed = 5};
-    int devices[] = {64, 4, 8, 48, 0, 4};
-    struct fleet *fleet = fleets_cloud(&rng, 2, 3, devices, COST_MODEL_PUBLISHED);
-    struct fleet *into = fleet_copy(fleet);
-    struct fleet_request request;
-    fleet_request_init(&request, 512);
-    struct board *board = board_new(&request, fleet);
-    struct part parts[PARTS_MAX];
-    int count = parts_list(board, parts);
-    ck_assert_int_gt(count, 1);
-    for (int i = 0; i < count; i++) {
-        parts_take(&parts[i], fleet, into);
-        int left = 0;
-        for (int p = 0; p < fleet->pools_count; p++) {
-            int there = fleet->pools[p].devices;
-            ck_assert(into->pools[p].devices == (parts[i].lacks[p] ? 0 : there));
-            left += into->pools[p].devices;
-        }
-        ck_assert(left > board->devices / 4 && left < board->devices);
-        for (int k = 0; k < i; k++)
-            ck_assert(memcmp(parts[k].lacks, parts[i].lacks, sizeof(parts[i].lacks)) !=
-                      0);
-    }
-    board_free(board);
-    fleet_free(into);
-    fleet_free(fleet);
-}
-END_TEST
-
 Suite *suite_fill(void);
 
 Suite *
@@ -147,6 +115,5 @@ suite_fill(void)
     TCase *tests = suite_case(suite, "fill", 120);
     tcase_add_test(tests, a_filled_draft_keeps_its_pools_and_is_worth_no_less);
     tcase_add_test(tests, pools_of_another_kind_that_lie_idle_are_put_to_work);
-    tcase_add_test(tests, parts_have_half_of_the_whole_and_none_comes_twice);
     return suite;
 }

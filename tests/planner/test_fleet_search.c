@@ -7,15 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How often a test goes round: FLOTILLA_SEEDS, or few. */
-static int
-rounds(int few)
-{
-    const char *text = getenv("FLOTILLA_SEEDS");
-    int many = text ? (int)strtol(text, NULL, 10) : 0;
-    return many > 0 ? many : few;
-}
-
 /* ---- a search of our own: every plan, by the published formulas as they stand ---- */
 
 enum { DEVICES = 8, STAGES = 8, CHAINS = 20000 };
@@ -326,7 +317,7 @@ compare_with_all(uint64_t seed, int devices, int layers, bool cost)
 START_TEST(small_fleets_get_the_best_plan_that_there_is)
 {
     uint64_t seed = suite_seed(__func__, 1);
-    int count = rounds(48);
+    int count = suite_rounds(48);
     for (int i = 0; i < count; i++)
         compare_with_all(seed + (uint64_t)i, i % 8 < 2 ? 8 : 5,
                          i % 8 == 1 || i % 8 == 2 ? 8 : 5, i % 4 == 3);
@@ -370,7 +361,7 @@ take_away(struct rng *rng, enum loss loss, const int *whole, struct fleet *fleet
 START_TEST(no_part_of_a_fleet_is_better_than_all_of_it)
 {
     uint64_t seed = suite_seed(__func__, 1);
-    int count = rounds(3);
+    int count = suite_rounds(3);
     for (int i = 0; i < count; i++) {
         struct rng rng = {.seed = seed + (uint64_t)i};
         int devices[9];

@@ -8,14 +8,6 @@
 
 static const struct repair_terms terms = {.horizon = REPAIR_HORIZON, .rollback_steps = 5};
 
-static int
-rounds(int few)
-{
-    const char *text = getenv("FLOTILLA_SEEDS");
-    int many = text ? (int)strtol(text, NULL, 10) : 0;
-    return many > 0 ? many : few;
-}
-
 static void
 must_search(const struct fleet_request *request, const struct fleet *fleet,
             struct fleet_answer *answer)
@@ -285,7 +277,7 @@ change_and_repair(uint64_t seed, bool quick)
 START_TEST(repair_is_never_worse_than_staying_or_planning_afresh)
 {
     uint64_t seed = suite_seed(__func__, 1);
-    int count = rounds(20);
+    int count = suite_rounds(20);
     for (int i = 0; i < count; i++)
         change_and_repair(seed + (uint64_t)i, i % 10 != 0);
 }
