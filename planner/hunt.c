@@ -335,7 +335,7 @@ beaten(const struct hunt *hunt, double times)
     if (hunt->count == 0)
         return true;
     const struct worth *best = &hunt->drafts[0]->worth;
-    return (rival->breach <= 0.0 && best->breach > 0.0) ||
+    return (rival->breach <= 0.0 && best->breach > times - 1.0) ||
            best->goal > rival->goal * times;
 }
 

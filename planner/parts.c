@@ -5,8 +5,10 @@
 #include <string.h>
 
 enum {
-    VISITS_MAX = 32,     /* sets of pools: all of five pools */
-    POOLS_MAX = 12,      /* beyond which only one part is looked at */
+    SETS_POOLS_MAX = 5,  /* pools up to which every set may be looked at, */
+    SETS_POOLS_COST = 3, /* or under the cost objective, which leaves most alone anyway */
+    VISITS_MAX = 32,     /* sets that are looked at: all of five pools */
+    MANY_POOLS = 13,     /* from which on no more than one part is looked at */
     LEADERS_EARLY = 16,  /* on one pool: the rest is left alone at once; */
     LEADERS = 4,         /* a step later what these leave alone is, */
     LEADERS_OF_MANY = 8, /* or these, of many pools */
@@ -197,6 +199,17 @@ look_at_parts(struct search *search)
     }
 }
 
+/* Is there time for parts besides the one that the best drafts use? */
+static bool
+has_time(const struct search *search)
+{
+    const struct hunt *whole = search->whole;
+    int most =
+        whole->request->objective == OBJECTIVE_COST ? SETS_POOLS_COST : SETS_POOLS_MAX;
+    return size_of(search->visits[0].keep) <= most && whole->count > 0 &&
+           whole->drafts[0]->worth.breach <= 0.0;
+}
+
 /* A quick search looks at each zone by itself, too: so no fleet is planned worse than a zone of
  * it, however little is tried. */
 static void
@@ -255,10 +268,9 @@ parts_search(struct hunt *whole)
     }
     struct search *search = xcalloc(1, sizeof(*search));
     search->whole = whole;
-    search->many = size_of(keep) > POOLS_MAX;
+    search->many = size_of(keep) >= MANY_POOLS;
     visit(search, keep);
-    if (!search->many && !whole->board->priced && whole->count > 0 &&
-        whole->drafts[0]->worth.breach <= 0.0)
+    if (has_time(search))
         look_at_parts(search);
     free(search);
 }

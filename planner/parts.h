@@ -8,10 +8,10 @@
  *      |    \        finished, and its own parts are looked at
  *     without two
  *
- * A part finds here what it finds when it is asked about by itself, so of fleets of up to five
- * pools none is planned worse than any set of its pools, but for what was given up; of more
- * pools at most VISITS_MAX sets are looked at. Where prices count, and of fleets of more than
- * twelve pools, only the part that the best drafts use is.
+ * A part finds here what it finds when it is asked about by itself. So no fleet of up to five
+ * pools is planned worse than any set of its pools, but for what was given up; under the cost
+ * objective that holds for three. Of more pools only the part that the best drafts use is looked
+ * at.
  */
 #ifndef PLANNER_PARTS_H
 #define PLANNER_PARTS_H

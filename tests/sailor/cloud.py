@@ -64,7 +64,7 @@ def cluster_text(chance, given, names, factors):
             rate = (20000 if a == b else 14000 if near else 4000) + chance.below(2000)
             delay = 0.1 if a == b else 1 if near else 30
             out.append(f"  - {{from: {a}, to: {b}, mbit_per_s: {rate}, round_trip_ms: {delay}}}")
-    out += ["egress:"]
+    out += ["egress:"] if len(zones) > 1 else []
     out += [f"  - {{from: {a}, to: {b}, usd_per_gb: {0.01 if i // 3 == j // 3 else 0.02}}}"
             for i, a in enumerate(zones) for j, b in enumerate(zones) if a != b]
     return "\n".join(out) + "\n"
