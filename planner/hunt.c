@@ -242,13 +242,15 @@ add_lineups(struct hunt *hunt)
 }
 
 /* Kinds in several zones each have more ways to go wrong: they are given more tries, in
- * quarters of the usual number; one pool or two have fewer. */
+ * quarters of the usual number; one kind, and one pool or two, have fewer. */
 static int64_t
 patience_quarters(struct variety variety)
 {
     if (variety.kinds > 1 && variety.zones > 1)
         return 8;
-    return variety.pools < 3 ? 1 + variety.pools : 4;
+    if (variety.pools < 3)
+        return 1 + variety.pools;
+    return variety.kinds > 1 ? 4 : 3;
 }
 
 /* A climb from the same draft by other chances ends elsewhere: with kinds in several zones

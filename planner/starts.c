@@ -25,7 +25,11 @@ int
 starts_list(const struct fleet *fleet, struct start starts[STARTS_MAX])
 {
     int count = 0;
-    int numbers = 2 * fleet->zones_count + 2 * fleet->kinds_count + fleet->pools_count;
+    /* Of one kind all sets of a few zones are seated anyway. */
+    int numbers =
+        fleet->kinds_count == 1
+            ? fleet->zones_count
+            : 2 * fleet->zones_count + 2 * fleet->kinds_count + fleet->pools_count;
     for (int number = 0; number < numbers && count < STARTS_MAX; number++) {
         struct start start = {{false}};
         bool any = false;

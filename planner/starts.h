@@ -14,8 +14,9 @@ struct start {
     bool keep[FLEET_POOLS_MAX];
 };
 
-/* The pools without each zone, each kind and each pool, then those of each zone and each kind
- * alone; none twice, none without a device, not the whole. Their number. */
+/* The pools without each zone; where kinds differ also without each kind and each pool, and those
+ * of each zone and each kind alone. None twice, none without a device, not the whole. Their
+ * number. */
 int starts_list(const struct fleet *fleet, struct start starts[STARTS_MAX]);
 
 #endif
