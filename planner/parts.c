@@ -80,45 +80,46 @@ look_at(struct search *search, const bool *keep)
     return search->count < VISITS_MAX ? visit(search, keep) : -1;
 }
 
-/* Begins part number `number`. The set of pools that the rest is left to, in `used`; false:
- * none, or all. `near` is false if a rival is out of reach. */
-static bool
-begin(const struct search *search, int number, struct hunt *part,
-      const int16_t *pool_from, bool *used, bool *near)
+/* The visit to the pools that the best drafts of a part use, if they leave others alone and it
+ * found something; NULL if not. */
+static const struct visit *
+look_within(struct search *search, const struct hunt *part, int leaders, int pools_max,
+            const int16_t *pool_from)
 {
-    *near = hunt_begin(part);
-    if (!*near)
-        return false;
-    used_by(part, LEADERS_EARLY, pool_from, used);
-    if (!search->many && size_of(used) == 1 && part->fleet->pools_count > 1)
-        return true;
-    *near = hunt_go_on(part);
-    if (!*near || (search->many && number > 0))
-        return false;
-    used_by(part, search->many ? LEADERS_OF_MANY : LEADERS, pool_from, used);
+    bool used[FLEET_POOLS_MAX];
+    used_by(part, leaders, pool_from, used);
     int size = size_of(used);
-    return size > 0 && size < part->fleet->pools_count;
+    if (size == 0 || size > pools_max || size == part->fleet->pools_count)
+        return NULL;
+    int inner = look_at(search, used);
+    return inner >= 0 && search->visits[inner].found ? &search->visits[inner] : NULL;
 }
 
-/* Searches a part to its end; false if a rival is out of reach. */
+/* Searches part number `number` to its end; false if a rival is out of reach. */
 static bool
 search_part(struct search *search, int number, struct hunt *part,
             const int16_t *pool_from)
 {
-    bool used[FLEET_POOLS_MAX];
-    bool near = false;
-    bool fewer = begin(search, number, part, pool_from, used, &near);
-    int inner = fewer ? look_at(search, used) : -1;
-    if (inner < 0 || !search->visits[inner].found)
-        return near && hunt_finish(part);
-    if (search->many) /* no time to go on with all */
+    bool many = search->many;
+    const struct visit *inner = NULL;
+    if (!hunt_begin(part))
+        return false;
+    if (!many)
+        inner = look_within(search, part, LEADERS_EARLY, 1, pool_from);
+    if (!inner && !hunt_go_on(part))
+        return false;
+    if (!inner && !(many && number > 0))
+        inner = look_within(search, part, many ? LEADERS_OF_MANY : LEADERS,
+                            FLEET_POOLS_MAX, pool_from);
+    if (!inner)
+        return hunt_finish(part);
+    if (many) /* no time to go on with all */
         return false;
     int16_t pool_to[FLEET_POOLS_MAX];
     for (int p = 0; p < part->fleet->pools_count; p++)
         pool_to[pool_from[p]] = (int16_t)p;
     struct draft *draft = xcalloc(1, sizeof(*draft));
-    if (draft_move(search->whole->board, &search->visits[inner].best, pool_to,
-                   part->board, draft))
+    if (draft_move(search->whole->board, &inner->best, pool_to, part->board, draft))
         hunt_polish(part, draft);
     free(draft);
     return true;
