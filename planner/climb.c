@@ -681,8 +681,6 @@ climb(const struct board *board, struct draft *draft, int64_t tries, double thre
 }
 
 enum { TRIES_A_REPLAY = 8 };
-/* The weighing may be wrong by so much; what it says is worse by more is not replayed. */
-static const double doubt = 0.05;
 
 int64_t
 climb_replayed(const struct board *board, struct draft *draft, int replays, uint64_t seed)
@@ -708,7 +706,7 @@ climb_replayed(const struct board *board, struct draft *draft, int replays, uint
         if (!draft_weigh(board, &climber.next))
             continue;
         double guess = worth_energy(&climber.next.worth);
-        if (guess > guess_here * (1.0 + doubt))
+        if (guess > guess_here * (1.0 + CLIMB_DOUBT))
             continue;
         done++;
         if (!draft_replay(board, &climber.next) ||

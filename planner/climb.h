@@ -17,6 +17,10 @@
 int64_t climb(const struct board *board, struct draft *draft, int64_t tries,
               double threshold, uint64_t seed);
 
+/* What draft_weigh() says under the replay may be wrong by so much: what is worse by more is not
+ * replayed. */
+#define CLIMB_DOUBT 0.05
+
 /* The same by the evaluator's own worth (draft_replay()), for a draft that has it; takes up
  * to `replays` of them. */
 int64_t climb_replayed(const struct board *board, struct draft *draft, int replays,

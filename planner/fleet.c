@@ -162,6 +162,22 @@ fleet_copy(const struct fleet *fleet)
     return copy;
 }
 
+/* Sizes of degrees in which none of the kinds was measured. */
+static void
+drop_degrees(struct fleet *fleet)
+{
+    for (int slot = 1; slot < TP_SLOTS; slot++) {
+        bool measured = false;
+        for (int k = 0; k < fleet->kinds_count; k++)
+            for (int t = 0; t < fleet->kinds[k].times_count; t++)
+                measured = measured || tp_slot(fleet->kinds[k].times[t].tp) == slot;
+        if (measured)
+            continue;
+        free(fleet->table.sizes[slot]);
+        fleet->table.sizes[slot] = NULL;
+    }
+}
+
 struct fleet *
 fleet_part(const struct fleet *fleet, const bool *keep, int16_t *pool_from)
 {
@@ -188,6 +204,7 @@ fleet_part(const struct fleet *fleet, const bool *keep, int16_t *pool_from)
         kind_to[k] = part->kinds_count;
         part->kinds[part->kinds_count++] = part->kinds[k];
     }
+    drop_degrees(part);
     part->zones_count = 0;
     for (int z = 0; z < fleet->zones_count; z++) {
         if (zone_to[z] < 0)

@@ -17,7 +17,7 @@ enum {
     CLIMBS_POOLS_MAX = 12, /* of fleets with so many pools at most */
     START_POOLS_MAX = 12,  /* of these parts are begun in, */
     START_DRAFTS = 8,      /* each with so many drafts */
-    GLANCE_SHAPES = 32,    /* are seated */
+    FEW_SHAPES = 32,       /* seated, where few are */
     PAIRS_MAX = 96,        /* seated in pairs of zones too, of each sort */
     SEATINGS_MAX = 15000,  /* of each sort; then no more pairs */
     REPLAYED = 48,         /* drafts that are replayed */
@@ -48,13 +48,17 @@ static const struct round {
                     {32, 4, 4000, 0.02, true},
                     {8, 2, 20000, 0.01, true},
                     {4, 1, 40000, 0.003, false}};
-/* What is farther behind a rival than this, after a glance, seated, and after each round, has
+/* What is farther behind a rival than this, at a glance, seated, and before each further round, has
  * not come near it in the pools that this was measured on. */
 static const double reach_at_a_glance = 1.25;
 static const double reach_of_one_kind = 1.15;
 static const double reach[ROUNDS] = {1.10, 1.07, 1.03, 1.015};
 static const struct round quick_rounds[QUICK_ROUNDS] = {
     {12, 12, 150, 0.03, false}, {4, 4, 400, 0.015, false}, {1, 1, 800, 0.005, false}};
+
+_Static_assert(
+    STARTS_MAX *START_DRAFTS + 32 * (CLIMBS_MAX - 1) <= HUNT_OTHERS_MAX,
+    "what is begun in parts, and the copies of the second round, have a place");
 
 /* ---- drafts ---- */
 
@@ -196,8 +200,8 @@ seat_shapes(struct hunt *hunt)
 {
     struct shape *shapes = xcalloc(HUNT_SHAPES_MAX, sizeof(*shapes));
     bool quick = hunt->request->quick;
-    bool few = hunt->effort == EFFORT_START;
-    int most = quick ? QUICK_SHAPES : few ? GLANCE_SHAPES : HUNT_SHAPES_MAX;
+    bool few = hunt->effort == EFFORT_FEW;
+    int most = quick ? QUICK_SHAPES : few ? FEW_SHAPES : HUNT_SHAPES_MAX;
     int count = shapes_list(hunt->board,
                             quick ? SHAPES_QUICK
                             : few ? SHAPES_FEW
@@ -327,7 +331,8 @@ climb_from(struct hunt *hunt, struct draft *draft, const struct round *round,
         climb(hunt->board, draft, round->tries * quarters / 4, round->threshold, seed);
 }
 
-/* Is the best so far more than so many times behind the rival? */
+/* Is the best so far more than so many times behind the rival? While nobody keeps the limits,
+ * by how far it is from them. */
 static bool
 beaten(const struct hunt *hunt, double times)
 {
@@ -337,8 +342,18 @@ beaten(const struct hunt *hunt, double times)
     if (hunt->count == 0)
         return true;
     const struct worth *best = &hunt->drafts[0]->worth;
-    return (rival->breach <= 0.0 && best->breach > times - 1.0) ||
-           best->goal > rival->goal * times;
+    return best->breach > (1.0 + rival->breach) * times - 1.0 ||
+           (rival->breach <= 0.0 && best->goal > rival->goal * times);
+}
+
+/* The same before any climb, which may mend it that nothing is seated, or not with as many
+ * replicas as the job fixes. */
+static bool
+beaten_seated(const struct hunt *hunt, double times)
+{
+    return hunt->count > 0 &&
+           (hunt->request->replicas == 0 || hunt->drafts[0]->worth.breach <= 0.0) &&
+           beaten(hunt, times);
 }
 
 /* Round `r`; false if the rival is out of reach of the next one. */
@@ -474,11 +489,11 @@ beaten_at_a_glance(struct hunt *hunt)
 {
     if (!hunt->rival)
         return false;
-    hunt->effort = EFFORT_START;
+    hunt->effort = EFFORT_FEW;
     seat_shapes(hunt);
     add_lineups(hunt);
     bool mixed = variety_of(hunt->fleet).kinds > 1;
-    bool behind = beaten(hunt, mixed ? reach_at_a_glance : reach_of_one_kind);
+    bool behind = beaten_seated(hunt, mixed ? reach_at_a_glance : reach_of_one_kind);
     clear(hunt);
     hunt->effort = EFFORT_WHOLE;
     return behind;
@@ -495,7 +510,7 @@ start_in_parts(struct hunt *hunt)
         int16_t pool_from[FLEET_POOLS_MAX];
         struct fleet *fleet = fleet_part(hunt->fleet, starts[i].keep, pool_from);
         struct hunt part;
-        hunt_init(&part, hunt->request, fleet, EFFORT_START);
+        hunt_init(&part, hunt->request, fleet, EFFORT_FEW);
         seat_shapes(&part);
         for (int k = 0; k < part.count && k < START_DRAFTS; k++)
             if (draft_move(part.board, part.drafts[k], pool_from, hunt->board, draft))
@@ -524,7 +539,7 @@ hunt_begin(struct hunt *hunt)
         if (pools <= START_POOLS_MAX)
             start_in_parts(hunt);
     }
-    return !beaten(hunt, reach[0]) && climb_round(hunt, 0);
+    return !beaten_seated(hunt, reach[0]) && climb_round(hunt, 0);
 }
 
 bool

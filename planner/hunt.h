@@ -7,7 +7,8 @@
  *     hunt_begin -> hunt_go_on -> hunt_finish
  *                \__________\__ hunt_polish
  *
- * What a step finds follows from the request and the fleet alone; a rival only ends it sooner.
+ * What a step finds follows from the request and the fleet (and the draft that is polished); a
+ * rival only ends it sooner.
  */
 #ifndef PLANNER_HUNT_H
 #define PLANNER_HUNT_H
@@ -21,7 +22,7 @@ enum {
 };
 
 enum effort {
-    EFFORT_START,  /* where to begin, among few; or the quick search of a zone */
+    EFFORT_FEW,    /* where to begin, among few; or the quick search of a zone */
     EFFORT_GLANCE, /* a quick search and no more, whatever the fleet */
     EFFORT_WHOLE,
 };
@@ -38,8 +39,7 @@ struct hunt {
     int64_t replayed; /* operations */
 };
 
-/* Borrows both, which outlive it. `fleet` passes fleet_check(). Of an answer's hunt and of
- * hunt_quickly() too. */
+/* Borrows both, which outlive it. `fleet` passes fleet_check(). */
 void hunt_init(struct hunt *hunt, const struct fleet_request *request,
                const struct fleet *fleet, enum effort effort);
 void hunt_release(struct hunt *hunt);

@@ -1,4 +1,6 @@
 #include "planner/parts.h"
+#include "planner/climb.h"
+#include "planner/exhaust.h"
 #include "transport/base/alloc.h"
 
 #include <stdlib.h>
@@ -13,14 +15,15 @@ enum {
     LEADERS = 4,         /* a step later what these leave alone is, */
     LEADERS_OF_MANY = 8, /* or these, of many pools */
     TAKEN_OF_ALL = 24,   /* drafts that are kept of the whole fleet, */
-    TAKEN_OF_A_PART = 4, /* and of each part */
-    ZONES_QUICKLY = 6,   /* up to which a quick search looks at each by itself, too */
+    TAKEN_OF_A_PART = 4, /* and of each part, unless pools are many */
+    REPLAY_OPERATIONS_MAX = 160000000, /* after which no more sets are begun */
+    ZONES_QUICKLY = 6, /* up to which a quick search looks at each by itself, too */
 };
 
 /* A set of pools that was looked at. */
 struct visit {
     bool keep[FLEET_POOLS_MAX];
-    bool near;  /* not given up */
+    bool near;  /* not given up, and its drafts are the whole's */
     bool found; /* then `best` is a draft over the whole's board */
     struct draft best;
 };
@@ -95,34 +98,40 @@ look_within(struct search *search, const struct hunt *part, int leaders, int poo
     return inner >= 0 && search->visits[inner].found ? &search->visits[inner] : NULL;
 }
 
-/* Searches part number `number` to its end; false if a rival is out of reach. */
+/* Searches part number `number` to its end; false if a rival is out of reach,
+ * or its drafts are no more than guesses. */
 static bool
 search_part(struct search *search, int number, struct hunt *part,
             const int16_t *pool_from)
 {
     bool many = search->many;
+    bool small = exhaust_feasible(part->board); /* then all its plans are looked at */
     const struct visit *inner = NULL;
     if (!hunt_begin(part))
         return false;
-    if (!many)
+    if (!many && !small)
         inner = look_within(search, part, LEADERS_EARLY, 1, pool_from);
-    if (!inner && !hunt_go_on(part))
-        return false;
-    if (!inner && !(many && number > 0))
-        inner = look_within(search, part, many ? LEADERS_OF_MANY : LEADERS,
-                            FLEET_POOLS_MAX, pool_from);
+    if (!inner) {
+        if (!hunt_go_on(part))
+            return false;
+        if (!small && (!many || number == 0))
+            inner = look_within(search, part, many ? LEADERS_OF_MANY : LEADERS,
+                                FLEET_POOLS_MAX, pool_from);
+    }
     if (!inner)
         return hunt_finish(part);
-    if (many) /* no time to go on with all */
-        return false;
+    if (many) /* no time to go on with all; what it has counts, where it is no guess */
+        return part->board->published;
     int16_t pool_to[FLEET_POOLS_MAX];
     for (int p = 0; p < part->fleet->pools_count; p++)
         pool_to[pool_from[p]] = (int16_t)p;
     struct draft *draft = xcalloc(1, sizeof(*draft));
-    if (draft_move(search->whole->board, &inner->best, pool_to, part->board, draft))
+    bool moved =
+        draft_move(search->whole->board, &inner->best, pool_to, part->board, draft);
+    if (moved)
         hunt_polish(part, draft);
     free(draft);
-    return true;
+    return moved || hunt_finish(part);
 }
 
 /* The best drafts of a part join those of the whole. */
@@ -159,10 +168,14 @@ visit(struct search *search, const bool *keep)
     struct worth rival;
     if (whole->count > 0) {
         rival = whole->drafts[0]->worth;
+        /* It was replayed, and a part is weighed till its end, which may be wrong by that. */
+        if (!whole->board->published)
+            rival.goal *= 1.0 + CLIMB_DOUBT;
         part.rival = &rival;
     }
     here->near = search_part(search, number, &part, pool_from);
     whole->weighed += part.weighed;
+    whole->replayed += part.replayed;
     if (here->near)
         take_over(search, number, &part, pool_from);
     hunt_release(&part);
@@ -194,21 +207,23 @@ look_at_parts(struct search *search)
             bool keep[FLEET_POOLS_MAX];
             memcpy(keep, from->keep, sizeof(keep));
             keep[p] = false;
+            if (search->whole->replayed > REPLAY_OPERATIONS_MAX)
+                return;
             if (from->keep[p] && !given_up(search, keep))
                 look_at(search, keep);
         }
     }
 }
 
-/* Is there time for parts besides the one that the best drafts use? */
+/* Are parts to be looked at besides the one that the best drafts use? Of a small fleet all plans
+ * have been. */
 static bool
-has_time(const struct search *search)
+has_parts(const struct search *search)
 {
     const struct hunt *whole = search->whole;
-    int most =
-        whole->request->objective == OBJECTIVE_COST ? SETS_POOLS_COST : SETS_POOLS_MAX;
-    return size_of(search->visits[0].keep) <= most && whole->count > 0 &&
-           whole->drafts[0]->worth.breach <= 0.0;
+    bool cost = whole->request->objective == OBJECTIVE_COST;
+    return whole->count > 0 && !exhaust_feasible(whole->board) &&
+           size_of(search->visits[0].keep) <= (cost ? SETS_POOLS_COST : SETS_POOLS_MAX);
 }
 
 /* A quick search looks at each zone by itself, too: so no fleet is planned worse than a zone of
@@ -234,7 +249,7 @@ look_at_zones(struct hunt *whole)
         if (devices < 2 || devices == whole->board->devices)
             continue;
         struct hunt part;
-        hunt_init(&part, whole->request, zone, EFFORT_START);
+        hunt_init(&part, whole->request, zone, EFFORT_FEW);
         hunt_quickly(&part);
         if (part.count > 0 &&
             draft_move(part.board, part.drafts[0], same, whole->board, draft))
@@ -271,7 +286,7 @@ parts_search(struct hunt *whole)
     search->whole = whole;
     search->many = size_of(keep) >= MANY_POOLS;
     visit(search, keep);
-    if (has_time(search))
+    if (has_parts(search))
         look_at_parts(search);
     free(search);
 }

@@ -15,8 +15,8 @@ struct start {
 };
 
 /* The pools without each zone; where kinds differ also without each kind and each pool, and those
- * of each zone and each kind alone. None twice, none without a device, not the whole. Their
- * number. */
+ * of each zone and each kind alone. None twice, none without a device, not the whole; at
+ * most STARTS_MAX, in this order. Their number. */
 int starts_list(const struct fleet *fleet, struct start starts[STARTS_MAX]);
 
 #endif
