@@ -12,18 +12,16 @@
 #include <string.h>
 
 enum {
-    CLIMBS_MAX = 3,        /* from a draft where much is different, */
-    CLIMB_SEEDS = 100000,  /* seeds from one to the other */
-    CLIMBS_POOLS_MAX = 12, /* of fleets with so many pools at most */
-    START_POOLS_MAX = 12,  /* of these parts are begun in, */
-    START_DRAFTS = 8,      /* each with so many drafts */
-    FEW_SHAPES = 32,       /* seated, where few are */
-    PAIRS_MAX = 96,        /* seated in pairs of zones too, of each sort */
-    SEATINGS_MAX = 15000,  /* of each sort; then no more pairs */
-    REPLAYED = 48,         /* drafts that are replayed */
-    REPLAY_CLIMBS = 6,     /* of which so many climb on, */
-    REPLAYS_EACH = 160,    /* each with so many replays, */
-    POLISH_REPLAYED = 24,  /* the same where one draft goes on alone */
+    CLIMBS_MAX = 3,       /* from a draft where much is different and pools are few, */
+    CLIMB_SEEDS = 100000, /* seeds from one to the other */
+    START_DRAFTS = 8,     /* begun in each part of a fleet of few pools */
+    FEW_SHAPES = 32,      /* seated, where few are */
+    PAIRS_MAX = 96,       /* seated in pairs of zones too, of each sort */
+    SEATINGS_MAX = 15000, /* of each sort; then no more pairs */
+    REPLAYED = 48,        /* drafts that are replayed */
+    REPLAY_CLIMBS = 6,    /* of which so many climb on, */
+    REPLAYS_EACH = 160,   /* each with so many replays, */
+    POLISH_REPLAYED = 24, /* the same where one draft goes on alone */
     POLISH_CLIMBS = 2,
     REPLAY_OPERATIONS_MAX = 80000000, /* all of no more than so many operations */
     ROUNDS = 4,
@@ -263,8 +261,7 @@ patience_quarters(struct variety variety)
 static int
 climbs_each(const struct hunt *hunt, struct variety variety)
 {
-    bool much =
-        variety.kinds > 1 && variety.zones > 1 && variety.pools <= CLIMBS_POOLS_MAX;
+    bool much = variety.kinds > 1 && variety.zones > 1 && variety.pools <= HUNT_POOLS_FEW;
     return much && !hunt->board->priced ? CLIMBS_MAX : 1;
 }
 
@@ -536,7 +533,7 @@ hunt_begin(struct hunt *hunt)
     if (!exhaust_feasible(hunt->board) && hunt->request->stage_zones_count == 0 &&
         pools > 1) {
         add_lineups(hunt);
-        if (pools <= START_POOLS_MAX)
+        if (pools <= HUNT_POOLS_FEW)
             start_in_parts(hunt);
     }
     return !beaten_seated(hunt, reach[0]) && climb_round(hunt, 0);

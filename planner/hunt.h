@@ -16,6 +16,7 @@
 #include "planner/lineup.h"
 
 enum {
+    HUNT_POOLS_FEW = 12,   /* so many at most are few: there is time for more of each */
     HUNT_SHAPES_MAX = 256, /* seated */
     HUNT_OTHERS_MAX = 256, /* begun in parts; copies that climb by other chances */
     HUNT_DRAFTS_MAX = HUNT_SHAPES_MAX + LINEUPS_MAX + HUNT_OTHERS_MAX,

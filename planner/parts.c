@@ -10,13 +10,12 @@ enum {
     SETS_POOLS_MAX = 5,  /* pools up to which every set may be looked at, */
     SETS_POOLS_COST = 3, /* or under the cost objective, which leaves most alone anyway */
     VISITS_MAX = 32,     /* sets that are looked at: all of five pools */
-    MANY_POOLS = 13,     /* from which on no more than one part is looked at */
     LEADERS_EARLY = 16,  /* on one pool: the rest is left alone at once; */
     LEADERS = 4,         /* a step later what these leave alone is, */
     LEADERS_OF_MANY = 8, /* or these, of many pools */
     TAKEN_OF_ALL = 24,   /* drafts that are kept of the whole fleet, */
     TAKEN_OF_A_PART = 4, /* and of each part, unless pools are many */
-    REPLAY_OPERATIONS_MAX = 160000000, /* after which no more sets are begun */
+    SETS_REPLAYED_MAX = 160000000, /* operations, after which no more sets are begun */
     ZONES_QUICKLY = 6, /* up to which a quick search looks at each by itself, too */
 };
 
@@ -30,7 +29,7 @@ struct visit {
 
 struct search {
     struct hunt *whole;
-    bool many; /* pools */
+    bool many; /* pools: no more than one part is looked at */
     int count;
     struct visit visits[VISITS_MAX];
 };
@@ -207,7 +206,7 @@ look_at_parts(struct search *search)
             bool keep[FLEET_POOLS_MAX];
             memcpy(keep, from->keep, sizeof(keep));
             keep[p] = false;
-            if (search->whole->replayed > REPLAY_OPERATIONS_MAX)
+            if (search->whole->replayed > SETS_REPLAYED_MAX)
                 return;
             if (from->keep[p] && !given_up(search, keep))
                 look_at(search, keep);
@@ -284,7 +283,7 @@ parts_search(struct hunt *whole)
     }
     struct search *search = xcalloc(1, sizeof(*search));
     search->whole = whole;
-    search->many = size_of(keep) >= MANY_POOLS;
+    search->many = size_of(keep) > HUNT_POOLS_FEW;
     visit(search, keep);
     if (has_parts(search))
         look_at_parts(search);
