@@ -95,9 +95,6 @@ setting_fill(struct board *board, struct setting *setting)
     }
     if (!any)
         return false;
-    if (fleet->table.engine)
-        setting->engine_bytes =
-            xcalloc(((size_t)board->layers + 1) * 8, sizeof(*setting->engine_bytes));
     size_t count = (size_t)fleet->curves_count * (size_t)board->sizes_count;
     setting->send_s = xcalloc(count + 1, sizeof(*setting->send_s));
     double share = setting->precision == PRECISION_BF16 && !board->published ? 0.5 : 1.0;
@@ -185,6 +182,19 @@ fastest_link(const struct fleet *fleet)
     return best;
 }
 
+/* What is found out in passing. */
+static void
+make_caches(struct board *board)
+{
+    board->ring_times = xcalloc(RING_TIMES, sizeof(*board->ring_times));
+    for (int s = 0; s < board->settings_count; s++) {
+        struct setting *setting = &board->settings[s];
+        if (board->fleet->table.engine)
+            setting->engine_bytes =
+                xcalloc(((size_t)board->layers + 1) * 8, sizeof(*setting->engine_bytes));
+    }
+}
+
 struct board *
 board_new(const struct fleet_request *request, const struct fleet *fleet)
 {
@@ -198,7 +208,6 @@ board_new(const struct fleet_request *request, const struct fleet *fleet)
                     request->usd_per_iteration_max >= 0.0 ||
                     request->usd_per_hour_max >= 0.0;
     sum_sizes(board);
-    board->ring_times = xcalloc(RING_TIMES, sizeof(*board->ring_times));
     memset(board->pool_of, 0xff, sizeof(board->pool_of));
     memset(board->option_of, 0xff, sizeof(board->option_of));
     for (int p = 0; p < fleet->pools_count; p++) {
@@ -220,6 +229,7 @@ board_new(const struct fleet_request *request, const struct fleet *fleet)
     for (int variant = 0; variant < 8; variant++)
         for (int i = 0; i < count; i++)
             setting_add(board, sizes[i], variant);
+    make_caches(board);
     return board;
 }
 
@@ -250,6 +260,26 @@ board_free(struct board *board)
     free(board->sizes);
     free(board->ring_times);
     free(board);
+}
+
+struct board *
+board_twin(const struct board *board)
+{
+    struct board *twin = xcalloc(1, sizeof(*twin));
+    *twin = *board;
+    make_caches(twin);
+    return twin;
+}
+
+void
+board_twin_free(struct board *twin)
+{
+    if (!twin)
+        return;
+    for (int s = 0; s < twin->settings_count; s++)
+        free(twin->settings[s].engine_bytes);
+    free(twin->ring_times);
+    free(twin);
 }
 
 /* ---- prices of a stage ---- */

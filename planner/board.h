@@ -4,7 +4,7 @@
  *
  * An option is a pool and a tensor-parallel degree; a setting is a micro-batch size,
  * precision, recompute level and sharding of the optimizer. All tables are made once and
- * only read from then on.
+ * only read from then on, but for two caches, because of which each worker has a board of its own.
  */
 #ifndef PLANNER_BOARD_H
 #define PLANNER_BOARD_H
@@ -77,6 +77,11 @@ struct board {
 /* Borrows both, which outlive it and pass fleet_check(). */
 struct board *board_new(const struct fleet_request *request, const struct fleet *fleet);
 void board_free(struct board *board);
+
+/* The same board for another worker: what is found out in passing is its own. Ends before the
+ * board does. */
+struct board *board_twin(const struct board *board);
+void board_twin_free(struct board *twin);
 
 /* board_bytes() by the replay or our engine. */
 int64_t board_bytes_replayed(const struct board *board, const struct setting *setting,

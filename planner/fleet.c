@@ -179,7 +179,7 @@ drop_degrees(struct fleet *fleet)
 }
 
 struct fleet *
-fleet_part(const struct fleet *fleet, const bool *keep, int16_t *pool_from)
+fleet_part(const struct fleet *fleet, const int *devices, int16_t *pool_from)
 {
     struct fleet *part = fleet_copy(fleet);
     int kind_to[FLEET_KINDS_MAX];
@@ -188,12 +188,13 @@ fleet_part(const struct fleet *fleet, const bool *keep, int16_t *pool_from)
     memset(zone_to, 0xff, sizeof(zone_to));
     part->pools_count = 0;
     for (int p = 0; p < fleet->pools_count; p++) {
-        if (!keep[p] || fleet->pools[p].devices < 1)
+        if (devices[p] < 1)
             continue;
         kind_to[fleet->pools[p].kind] = 0;
         zone_to[fleet->pools[p].zone] = 0;
         pool_from[part->pools_count] = (int16_t)p;
-        part->pools[part->pools_count++] = fleet->pools[p];
+        part->pools[part->pools_count] = fleet->pools[p];
+        part->pools[part->pools_count++].devices = devices[p];
     }
     part->kinds_count = 0;
     for (int k = 0; k < fleet->kinds_count; k++) {

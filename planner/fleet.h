@@ -158,10 +158,11 @@ void fleet_pools_done(struct fleet *fleet);
 /* Another fleet with the same content. */
 struct fleet *fleet_copy(const struct fleet *fleet);
 
-/* The pools that have devices and are to be kept, at least one, with their kinds and zones and
- * nothing else, in the order of the whole: as if the others had never been named. `pool_from`
- * [FLEET_POOLS_MAX] gets the whole's number of each pool. */
-struct fleet *fleet_part(const struct fleet *fleet, const bool *keep, int16_t *pool_from);
+/* So many devices of each pool, at most as it has, of one at least: those pools with their kinds and
+ * zones and nothing else, in the order of the whole, as if the others had never been named.
+ * `pool_from` [FLEET_POOLS_MAX] gets the whole's number of each pool. */
+struct fleet *fleet_part(const struct fleet *fleet, const int *devices,
+                         int16_t *pool_from);
 
 static inline int
 fleet_endpoint(int pool, int slot)

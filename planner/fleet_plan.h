@@ -48,6 +48,8 @@ struct framework {
     int64_t fixed_tp_bytes;        /* the same in a tensor-parallel group */
 };
 
+struct parallel;
+
 struct fleet_request {
     int sequences; /* global batch; kept exactly */
     enum objective objective;
@@ -66,6 +68,8 @@ struct fleet_request {
     enum choice shard_optimizer; /* ZeRO-1 over the replicas of a stage */
     struct framework framework;  /* the replay's; the published model has its own */
     bool quick; /* a search of a millisecond or so, for who plans again and again */
+    const struct parallel
+        *parallel; /* who does the work; borrowed; NULL: the caller alone */
 };
 
 /* A free request for the engine's own framework: no limits, nothing fixed or open. */

@@ -1,11 +1,8 @@
 #include "planner/hunt.h"
+#include "planner/begin.h"
 #include "planner/climb.h"
 #include "planner/exhaust.h"
 #include "planner/fill.h"
-#include "planner/fit.h"
-#include "planner/seat.h"
-#include "planner/spread.h"
-#include "planner/starts.h"
 #include "transport/base/alloc.h"
 
 #include <stdlib.h>
@@ -14,20 +11,19 @@
 enum {
     CLIMBS_MAX = 3,       /* from a draft where much is different and pools are few, */
     CLIMB_SEEDS = 100000, /* seeds from one to the other */
-    START_DRAFTS = 8,     /* begun in each part of a fleet of few pools */
-    FEW_SHAPES = 32,      /* seated, where few are */
-    PAIRS_MAX = 96,       /* seated in pairs of zones too, of each sort */
-    SEATINGS_MAX = 15000, /* of each sort; then no more pairs */
-    REPLAYED = 48,        /* drafts that are replayed */
+    CHANCES_MAX = 3,      /* how often all climbs are made where much is different */
+    CHANCE_SEEDS = 10000000,
+    CHANCE_DRAFTS = 8, /* that are kept of a further chance */
+    FURTHER_DRAFTS =
+        96,        /* that a further chance, or a search beside a rival, begins with */
+    REPLAYED = 48, /* drafts that are replayed */
     REPLAY_CLIMBS = 6,    /* of which so many climb on, */
     REPLAYS_EACH = 160,   /* each with so many replays, */
     POLISH_REPLAYED = 24, /* the same where one draft goes on alone */
     POLISH_CLIMBS = 2,
     REPLAY_OPERATIONS_MAX = 80000000, /* all of no more than so many operations */
     ROUNDS = 4,
-    QUICK_SHAPES = 16, /* the same of a quick search */
     QUICK_ROUNDS = 3,
-    FITS_MAX = 4,
     QUICK_TIMES_MAX = 16,
     QUICK_REPLAYED = 6,
     QUICK_REPLAY_CLIMBS = 2,
@@ -51,12 +47,60 @@ static const struct round {
 static const double reach_at_a_glance = 1.25;
 static const double reach_of_one_kind = 1.15;
 static const double reach[ROUNDS] = {1.10, 1.07, 1.03, 1.015};
+/* Before its long rounds a further chance is no worse than what is known, or never will be: ten of
+ * 400 ended ahead, and eight of these were as good by then. */
+static const double reach_further = 1.0005;
 static const struct round quick_rounds[QUICK_ROUNDS] = {
     {12, 12, 150, 0.03, false}, {4, 4, 400, 0.015, false}, {1, 1, 800, 0.005, false}};
 
 _Static_assert(
     STARTS_MAX *START_DRAFTS + 32 * (CLIMBS_MAX - 1) <= HUNT_OTHERS_MAX,
     "what is begun in parts, and the copies of the second round, have a place");
+
+/* ---- side by side ---- */
+
+/* A draft that is filled or climbed from. */
+struct task {
+    struct hunt *hunt;
+    struct draft *draft;
+    int64_t tries;
+    double threshold;
+    uint64_t seed;
+    int64_t weighed;
+};
+
+static void
+fill_one(void *arg, int item, int worker)
+{
+    struct task *task = (struct task *)arg + item;
+    task->weighed = fill_draft(team_board(&task->hunt->team, worker), task->draft);
+}
+
+static void
+climb_one(void *arg, int item, int worker)
+{
+    struct task *task = (struct task *)arg + item;
+    task->weighed = climb(team_board(&task->hunt->team, worker), task->draft, task->tries,
+                          task->threshold, task->seed);
+}
+
+static void
+run_tasks(struct hunt *hunt, struct task *tasks, int count, parallel_fn fn)
+{
+    team_run(&hunt->team, count, fn, tasks);
+    for (int i = 0; i < count; i++)
+        hunt->weighed += tasks[i].weighed;
+}
+
+void
+hunt_fill(struct hunt *hunt, int count)
+{
+    struct task *tasks = xcalloc((size_t)count + 1, sizeof(*tasks));
+    for (int i = 0; i < count; i++)
+        tasks[i] = (struct task){.hunt = hunt, .draft = hunt->drafts[i]};
+    run_tasks(hunt, tasks, count, fill_one);
+    free(tasks);
+}
 
 /* ---- drafts ---- */
 
@@ -108,74 +152,15 @@ drop_twins(struct hunt *hunt)
     hunt->count = kept;
 }
 
-/* Where all devices are different. */
-static void
-spread_out(struct hunt *hunt)
+void
+hunt_settle(struct hunt *hunt)
 {
-    struct draft *best = xcalloc(1, sizeof(*best));
-    struct draft *draft = xcalloc(1, sizeof(*draft));
-    bool found = false;
-    for (int s = 0; s < hunt->board->settings_count; s++) {
-        if (!spread_best(hunt->board, s, draft, &hunt->weighed) ||
-            (found && !worth_before(&draft->worth, &best->worth)))
-            continue;
-        draft_copy(draft, best);
-        found = true;
-    }
-    if (found && hunt->count < HUNT_SHAPES_MAX)
-        hunt->drafts[hunt->count++] = best;
-    else
-        free(best);
-    free(draft);
-}
-
-/* Where devices are not joined: the one that does best with the whole model. */
-static void
-go_alone(struct hunt *hunt)
-{
-    struct draft *draft = xcalloc(1, sizeof(*draft));
-    if (hunt->request->replicas <= 1 && hunt->request->pipeline <= 1 &&
-        spread_alone(hunt->board, draft, &hunt->weighed))
-        hunt->drafts[hunt->count++] = draft;
-    else
-        free(draft);
-}
-
-/* Where memory is short, or a job fixes what no shape has: whatever fits. */
-static void
-fit_in(struct hunt *hunt)
-{
-    const struct fleet_request *request = hunt->request;
-    const struct board *board = hunt->board;
-    int width = request->replicas > 0 ? request->replicas : 1;
-    int first = request->pipeline > 0 ? request->pipeline : 1;
-    int last = request->pipeline > 0 ? request->pipeline : FIT_STAGES_MAX;
-    struct draft *draft = xcalloc(1, sizeof(*draft));
-    int found = 0;
-    for (int stages = first; stages <= last && found < FITS_MAX; stages++) {
-        for (int s = 0; s < board->settings_count; s++) {
-            if (hunt->count == HUNT_SHAPES_MAX ||
-                !fit_draft(board, s, stages, width, draft, &hunt->weighed))
-                continue;
-            hunt->drafts[hunt->count] = xcalloc(1, sizeof(*draft));
-            draft_copy(draft, hunt->drafts[hunt->count++]);
-            found++;
-            break;
-        }
-    }
-    free(draft);
     sort_drafts(hunt);
+    drop_twins(hunt);
 }
 
-/* What there is anything of. */
-struct variety {
-    int pools;
-    int kinds;
-    int zones;
-};
-
-static struct variety
-variety_of(const struct fleet *fleet)
+struct variety
+hunt_variety(const struct fleet *fleet)
 {
     struct variety variety = {0, 0, 0};
     bool kind_seen[FLEET_KINDS_MAX] = {false};
@@ -191,56 +176,6 @@ variety_of(const struct fleet *fleet)
         zone_seen[pool->zone] = true;
     }
     return variety;
-}
-
-static void
-seat_shapes(struct hunt *hunt)
-{
-    struct shape *shapes = xcalloc(HUNT_SHAPES_MAX, sizeof(*shapes));
-    bool quick = hunt->request->quick;
-    bool few = hunt->effort == EFFORT_FEW;
-    int most = quick ? QUICK_SHAPES : few ? FEW_SHAPES : HUNT_SHAPES_MAX;
-    int count = shapes_list(hunt->board,
-                            quick ? SHAPES_QUICK
-                            : few ? SHAPES_FEW
-                                  : SHAPES_ALL,
-                            shapes, most, &hunt->weighed);
-    int64_t began = 0;
-    for (int i = 0; i < count; i++) {
-        int rank = i % (most / 2);
-        began = rank == 0 ? hunt->weighed : began;
-        bool pairs = rank < PAIRS_MAX && hunt->weighed - began < SEATINGS_MAX &&
-                     hunt->effort > EFFORT_GLANCE;
-        struct draft *draft = xcalloc(1, sizeof(*draft));
-        if (shape_seat(hunt->board, &shapes[i], pairs, draft, &hunt->weighed))
-            hunt->drafts[hunt->count++] = draft;
-        else
-            free(draft);
-    }
-    free(shapes);
-    bool mixed = !quick && variety_of(hunt->fleet).kinds > 1;
-    for (int i = 0; i < hunt->count && mixed; i++)
-        hunt->weighed += fill_draft(hunt->board, hunt->drafts[i]);
-    if (quick)
-        spread_out(hunt);
-    sort_drafts(hunt);
-    drop_twins(hunt);
-}
-
-/* Pipelines through pools in a row. */
-static void
-add_lineups(struct hunt *hunt)
-{
-    struct draft *lineups[LINEUPS_MAX];
-    int count = lineup_list(hunt->board, lineups, &hunt->weighed);
-    for (int i = 0; i < count; i++) {
-        if (hunt->count < HUNT_DRAFTS_MAX)
-            hunt->drafts[hunt->count++] = lineups[i];
-        else
-            free(lineups[i]);
-    }
-    sort_drafts(hunt);
-    drop_twins(hunt);
 }
 
 /* Kinds in several zones each have more ways to go wrong: they are given more tries, in
@@ -269,7 +204,7 @@ climbs_each(const struct hunt *hunt, struct variety variety)
 static void
 climb_quickly(struct hunt *hunt)
 {
-    int kinds = variety_of(hunt->fleet).kinds;
+    int kinds = hunt_variety(hunt->fleet).kinds;
     int64_t times = (int64_t)hunt->board->devices * kinds / 64;
     times = times < 1 ? 1 : times > QUICK_TIMES_MAX ? QUICK_TIMES_MAX : times;
     times = hunt->effort == EFFORT_GLANCE ? 1 : times;
@@ -320,12 +255,15 @@ add_copy(struct hunt *hunt, const struct draft *draft)
     return copy;
 }
 
-static void
-climb_from(struct hunt *hunt, struct draft *draft, const struct round *round,
+static struct task
+climb_task(struct hunt *hunt, struct draft *draft, const struct round *round,
            int64_t quarters, uint64_t seed)
 {
-    hunt->weighed +=
-        climb(hunt->board, draft, round->tries * quarters / 4, round->threshold, seed);
+    return (struct task){.hunt = hunt,
+                         .draft = draft,
+                         .tries = round->tries * quarters / 4,
+                         .threshold = round->threshold,
+                         .seed = seed};
 }
 
 /* Is the best so far more than so many times behind the rival? While nobody keeps the limits,
@@ -358,29 +296,36 @@ static bool
 climb_round(struct hunt *hunt, int r)
 {
     const struct round *round = &rounds[r];
-    struct variety variety = variety_of(hunt->fleet);
+    struct variety variety = hunt_variety(hunt->fleet);
     int64_t quarters = patience_quarters(variety);
     /* What stands idle costs nothing. */
     bool fills = variety.kinds > 1 && hunt->request->objective == OBJECTIVE_THROUGHPUT;
     int climbs = r > 0 ? climbs_each(hunt, variety) : 1;
     if (variety.kinds > 1)
         mix_sorts(hunt, round->of_a_sort);
-    int most = hunt->count < round->drafts ? hunt->count : round->drafts;
+    int most = r == 0 && hunt->further ? FURTHER_DRAFTS : round->drafts;
+    most = hunt->count < most ? hunt->count : most;
+    if (fills && round->fill)
+        hunt_fill(hunt, most);
+    struct task *tasks = xcalloc(HUNT_DRAFTS_MAX, sizeof(*tasks));
+    int count = 0;
     for (int i = 0; i < most; i++) {
-        struct draft *draft = hunt->drafts[i];
-        if (fills && round->fill)
-            hunt->weighed += fill_draft(hunt->board, draft);
-        uint64_t seed = (uint64_t)(r * HUNT_SHAPES_MAX + i + 1);
-        for (int k = 1; k < climbs; k++) {
-            struct draft *other = add_copy(hunt, draft);
-            if (other)
-                climb_from(hunt, other, round, quarters,
-                           seed + (uint64_t)(k * CLIMB_SEEDS));
+        for (int k = 0; k < climbs; k++) {
+            struct draft *draft = hunt->drafts[i];
+            if (k > 0)
+                draft = add_copy(hunt, draft);
+            if (draft)
+                tasks[count++] =
+                    climb_task(hunt, draft, round, quarters,
+                               (uint64_t)(r * HUNT_SHAPES_MAX + i + 1 + k * CLIMB_SEEDS +
+                                          hunt->chance * CHANCE_SEEDS));
         }
-        climb_from(hunt, draft, round, quarters, seed);
     }
-    sort_drafts(hunt);
-    drop_twins(hunt);
+    run_tasks(hunt, tasks, count, climb_one);
+    free(tasks);
+    hunt_settle(hunt);
+    if (r == 1 && hunt->further && beaten(hunt, reach_further))
+        return false;
     return !(r + 1 < ROUNDS && beaten(hunt, reach[r + 1]));
 }
 
@@ -409,32 +354,76 @@ take_replays(struct hunt *hunt, const struct draft *draft, int wanted)
     return taken;
 }
 
-/* What draft_weigh() guesses of a replay is replayed: the first `most`; and the best `climbs`
- * made better by that. */
+struct replaying {
+    struct hunt *hunt;
+    struct draft *draft;
+    int replays;
+    uint64_t seed;
+    bool valid;
+    int64_t weighed;
+};
+
+static void
+replay_one(void *arg, int item, int worker)
+{
+    struct replaying *replaying = (struct replaying *)arg + item;
+    replaying->valid =
+        replaying->replays > 0 &&
+        draft_replay(team_board(&replaying->hunt->team, worker), replaying->draft);
+}
+
+static void
+climb_replayed_one(void *arg, int item, int worker)
+{
+    struct replaying *replaying = (struct replaying *)arg + item;
+    replaying->weighed =
+        climb_replayed(team_board(&replaying->hunt->team, worker), replaying->draft,
+                       replaying->replays, replaying->seed);
+}
+
+/* What draft_weigh() guesses of a replay is replayed: the first `most`, of which at least one is kept;
+ * and the best `climbs` made better by that. */
 static void
 replay_some(struct hunt *hunt, int most, int climbs)
 {
     if (hunt->board->published)
         return;
-    int kept = 0;
-    int replays = hunt->request->quick ? QUICK_REPLAYS_EACH : REPLAYS_EACH;
     int count = hunt->count < most ? hunt->count : most;
+    struct replaying *replayings = xcalloc((size_t)most + 1, sizeof(*replayings));
+    for (int i = 0; i < count; i++)
+        replayings[i] = (struct replaying){
+            .hunt = hunt,
+            .draft = hunt->drafts[i],
+            .replays = take_replays(hunt, hunt->drafts[i], 1),
+        };
+    team_run(&hunt->team, count, replay_one, replayings);
+    int kept = 0;
     for (int i = 0; i < hunt->count; i++) {
         struct draft *draft = hunt->drafts[i];
-        if (i < count && (take_replays(hunt, draft, 1) > 0 || kept == 0) &&
-            draft_replay(hunt->board, draft))
+        bool valid = i < count && replayings[i].valid;
+        if (i < count && replayings[i].replays == 0 && kept == 0)
+            valid = draft_replay(hunt->board, draft);
+        if (valid)
             hunt->drafts[kept++] = draft;
         else
             free(draft);
     }
     hunt->count = kept;
     sort_drafts(hunt);
-    for (int i = 0; i < kept && i < climbs; i++)
-        hunt->weighed +=
-            climb_replayed(hunt->board, hunt->drafts[i],
-                           take_replays(hunt, hunt->drafts[i], replays), (uint64_t)i + 1);
-    sort_drafts(hunt);
-    drop_twins(hunt);
+    int each = hunt->request->quick ? QUICK_REPLAYS_EACH : REPLAYS_EACH;
+    climbs = climbs < kept ? climbs : kept;
+    for (int i = 0; i < climbs; i++)
+        replayings[i] = (struct replaying){
+            .hunt = hunt,
+            .draft = hunt->drafts[i],
+            .replays = take_replays(hunt, hunt->drafts[i], each),
+            .seed = (uint64_t)i + 1,
+        };
+    team_run(&hunt->team, climbs, climb_replayed_one, replayings);
+    for (int i = 0; i < climbs; i++)
+        hunt->weighed += replayings[i].weighed;
+    free(replayings);
+    hunt_settle(hunt);
 }
 
 /* Of a small fleet all plans are looked at. */
@@ -451,8 +440,7 @@ search_all(struct hunt *hunt)
         hunt->drafts[hunt->count++] = draft;
     else
         free(draft);
-    sort_drafts(hunt);
-    drop_twins(hunt);
+    hunt_settle(hunt);
 }
 
 /* ---- all of it ---- */
@@ -463,6 +451,8 @@ hunt_init(struct hunt *hunt, const struct fleet_request *request,
 {
     *hunt = (struct hunt){.request = request, .fleet = fleet, .effort = effort};
     hunt->board = board_new(request, fleet);
+    bool whole = effort == EFFORT_WHOLE && !request->quick;
+    team_init(&hunt->team, hunt->board, whole ? request->parallel : NULL);
 }
 
 static void
@@ -470,13 +460,17 @@ clear(struct hunt *hunt)
 {
     for (int i = 0; i < hunt->count; i++)
         free(hunt->drafts[i]);
+    for (int i = 0; i < hunt->begun_count; i++)
+        free(hunt->begun[i]);
     hunt->count = 0;
+    hunt->begun_count = 0;
 }
 
 void
 hunt_release(struct hunt *hunt)
 {
     clear(hunt);
+    team_release(&hunt->team);
     board_free(hunt->board);
 }
 
@@ -487,38 +481,60 @@ beaten_at_a_glance(struct hunt *hunt)
     if (!hunt->rival)
         return false;
     hunt->effort = EFFORT_FEW;
-    seat_shapes(hunt);
-    add_lineups(hunt);
-    bool mixed = variety_of(hunt->fleet).kinds > 1;
+    begin_shapes(hunt);
+    begin_lineups(hunt);
+    bool mixed = hunt_variety(hunt->fleet).kinds > 1;
     bool behind = beaten_seated(hunt, mixed ? reach_at_a_glance : reach_of_one_kind);
     clear(hunt);
     hunt->effort = EFFORT_WHOLE;
     return behind;
 }
 
-/* The best beginnings of parts of the fleet, over the whole of it. */
-static void
-start_in_parts(struct hunt *hunt)
+/* How often all climbs are made, each time by other chances: more than once with kinds in several
+ * zones, where money does not count. */
+static int
+chances_of(const struct hunt *hunt)
 {
-    struct start starts[STARTS_MAX];
-    int count = starts_list(hunt->fleet, starts);
-    struct draft *draft = xcalloc(1, sizeof(*draft));
+    struct variety variety = hunt_variety(hunt->fleet);
+    if (hunt->further || hunt->board->priced || variety.pools > HUNT_POOLS_FEW ||
+        exhaust_feasible(hunt->board))
+        return 1;
+    return variety.kinds > 1 && variety.zones > 1 ? CHANCES_MAX : 1;
+}
+
+/* All climbs once more, from where the first began; the best of both are kept. */
+static void
+climb_again(struct hunt *hunt, int chance)
+{
+    int count = hunt->count;
+    struct draft **drafts = xcalloc((size_t)count + 1, sizeof(struct draft *));
+    memcpy(drafts, hunt->drafts, (size_t)count * sizeof(struct draft *));
+    const struct worth *rival = hunt->rival;
+    hunt->rival = count > 0 ? &drafts[0]->worth : NULL;
+    hunt->count = 0;
+    for (int i = 0; i < hunt->begun_count; i++)
+        add_copy(hunt, hunt->begun[i]);
+    hunt->chance = chance;
+    bool further = hunt->further;
+    hunt->further = true;
+    bool near = true;
+    for (int r = 0; r < ROUNDS && near; r++)
+        near = climb_round(hunt, r);
+    hunt->chance = 0;
+    hunt->further = further;
+    hunt->rival = rival;
+    int kept = near ? hunt->count < CHANCE_DRAFTS ? hunt->count : CHANCE_DRAFTS : 0;
+    for (int i = kept; i < hunt->count; i++)
+        free(hunt->drafts[i]);
+    hunt->count = kept;
     for (int i = 0; i < count; i++) {
-        int16_t pool_from[FLEET_POOLS_MAX];
-        struct fleet *fleet = fleet_part(hunt->fleet, starts[i].keep, pool_from);
-        struct hunt part;
-        hunt_init(&part, hunt->request, fleet, EFFORT_FEW);
-        seat_shapes(&part);
-        for (int k = 0; k < part.count && k < START_DRAFTS; k++)
-            if (draft_move(part.board, part.drafts[k], pool_from, hunt->board, draft))
-                add_copy(hunt, draft);
-        hunt->weighed += part.weighed;
-        hunt_release(&part);
-        fleet_free(fleet);
+        if (hunt->count < HUNT_DRAFTS_MAX)
+            hunt->drafts[hunt->count++] = drafts[i];
+        else
+            free(drafts[i]);
     }
-    free(draft);
-    sort_drafts(hunt);
-    drop_twins(hunt);
+    free(drafts);
+    hunt_settle(hunt);
 }
 
 bool
@@ -526,17 +542,26 @@ hunt_begin(struct hunt *hunt)
 {
     if (beaten_at_a_glance(hunt))
         return false;
-    seat_shapes(hunt);
+    begin_shapes(hunt);
     if (hunt->count == 0)
-        go_alone(hunt);
-    int pools = variety_of(hunt->fleet).pools;
+        begin_alone(hunt);
+    int pools = hunt_variety(hunt->fleet).pools;
     if (!exhaust_feasible(hunt->board) && hunt->request->stage_zones_count == 0 &&
         pools > 1) {
-        add_lineups(hunt);
+        begin_lineups(hunt);
         if (pools <= HUNT_POOLS_FEW)
-            start_in_parts(hunt);
+            begin_parts(hunt);
     }
-    return !beaten_seated(hunt, reach[0]) && climb_round(hunt, 0);
+    if (beaten_seated(hunt, reach[0]))
+        return false;
+    if (chances_of(hunt) > 1) {
+        for (int i = 0; i < hunt->count; i++) {
+            hunt->begun[i] = xcalloc(1, sizeof(struct draft));
+            draft_copy(hunt->drafts[i], hunt->begun[i]);
+        }
+        hunt->begun_count = hunt->count;
+    }
+    return climb_round(hunt, 0);
 }
 
 bool
@@ -551,6 +576,8 @@ hunt_finish(struct hunt *hunt)
     for (int r = 2; r < ROUNDS; r++)
         if (!climb_round(hunt, r))
             return false;
+    for (int c = 1; c < chances_of(hunt); c++)
+        climb_again(hunt, c);
     if (exhaust_feasible(hunt->board))
         search_all(hunt);
     replay_some(hunt, REPLAYED, REPLAY_CLIMBS);
@@ -561,8 +588,7 @@ void
 hunt_add(struct hunt *hunt, const struct draft *draft)
 {
     add_copy(hunt, draft);
-    sort_drafts(hunt);
-    drop_twins(hunt);
+    hunt_settle(hunt);
 }
 
 void
@@ -570,8 +596,9 @@ hunt_polish(struct hunt *hunt, const struct draft *draft)
 {
     if (hunt->board->published) {
         hunt_add(hunt, draft);
-        climb_from(hunt, hunt->drafts[0], &rounds[ROUNDS - 1],
-                   patience_quarters(variety_of(hunt->fleet)), 1);
+        struct task task = climb_task(hunt, hunt->drafts[0], &rounds[ROUNDS - 1],
+                                      patience_quarters(hunt_variety(hunt->fleet)), 1);
+        run_tasks(hunt, &task, 1, climb_one);
     } else if (add_copy(hunt, draft)) {
         /* First, for it was replayed, which tells more than others' weighings. */
         struct draft *copy = hunt->drafts[hunt->count - 1];
@@ -580,16 +607,15 @@ hunt_polish(struct hunt *hunt, const struct draft *draft)
         hunt->drafts[0] = copy;
     }
     replay_some(hunt, POLISH_REPLAYED, POLISH_CLIMBS);
-    sort_drafts(hunt);
-    drop_twins(hunt);
+    hunt_settle(hunt);
 }
 
 void
 hunt_quickly(struct hunt *hunt)
 {
-    seat_shapes(hunt);
+    begin_shapes(hunt);
     if (!(hunt->count > 0 && hunt->drafts[0]->worth.breach <= 0.0))
-        fit_in(hunt);
+        begin_wherever(hunt);
     climb_quickly(hunt);
     replay_some(hunt, QUICK_REPLAYED, QUICK_REPLAY_CLIMBS);
 }

@@ -14,6 +14,7 @@
 #define PLANNER_HUNT_H
 
 #include "planner/lineup.h"
+#include "planner/team.h"
 
 enum {
     HUNT_POOLS_FEW = 12,   /* so many at most are few: there is time for more of each */
@@ -32,10 +33,16 @@ struct hunt {
     const struct fleet_request *request;
     const struct fleet *fleet;
     struct board *board;
+    struct team team; /* of what is quick or only a beginning, the caller alone */
     enum effort effort;
     const struct worth *rival; /* borrowed; NULL: there is none */
     int count;
     struct draft *drafts[HUNT_DRAFTS_MAX]; /* owned; best first */
+    bool
+        further; /* a rival was searched the same way: long rounds are for what is ahead of it */
+    int chance; /* the first is 0; from each all climbs go another way */
+    int begun_count;
+    struct draft *begun[HUNT_DRAFTS_MAX]; /* owned; what every chance begins with */
     int64_t weighed;
     int64_t replayed; /* operations */
 };
@@ -60,5 +67,17 @@ void hunt_quickly(struct hunt *hunt);
 
 /* One more draft, weighed. */
 void hunt_add(struct hunt *hunt, const struct draft *draft);
+
+/* For where a hunt begins (begin.h): the first `count` drafts put to work what they leave over; the best come first and each
+ * but once; what there is anything of in a fleet. */
+struct variety {
+    int pools;
+    int kinds;
+    int zones;
+};
+
+void hunt_fill(struct hunt *hunt, int count);
+void hunt_settle(struct hunt *hunt);
+struct variety hunt_variety(const struct fleet *fleet);
 
 #endif

@@ -595,10 +595,9 @@ seat_pipeline(const struct lineup *lineup, const struct guess *guess, int left[P
 
 /* The draft with the blocks in this order; false: it has no room or no links. */
 static bool
-draft_of(const struct lineup *lineup, const struct guess *guess, struct draft *draft,
-         int64_t *weighed)
+draft_of(const struct board *board, const struct lineup *lineup,
+         const struct guess *guess, struct draft *draft, int64_t *weighed)
 {
-    const struct board *board = lineup->board;
     int left[POOLS_MAX];
     for (int p = 0; p < POOLS_MAX && p < board->fleet->pools_count; p++)
         left[p] = board->fleet->pools[p].devices;
@@ -628,12 +627,11 @@ draft_of(const struct lineup *lineup, const struct guess *guess, struct draft *d
 
 /* Blocks change places as long as that helps. */
 static bool
-order_blocks(const struct lineup *lineup, struct guess *guess, struct draft *best,
-             int64_t *weighed)
+order_blocks(const struct board *board, const struct lineup *lineup, struct guess *guess,
+             struct draft *best, int64_t *weighed)
 {
-    const struct board *board = lineup->board;
     struct draft draft;
-    bool found = draft_of(lineup, guess, best, weighed);
+    bool found = draft_of(board, lineup, guess, best, weighed);
     bool better = true;
     while (better) {
         better = false;
@@ -642,7 +640,7 @@ order_blocks(const struct lineup *lineup, struct guess *guess, struct draft *bes
                 struct block kept = guess->blocks[a];
                 guess->blocks[a] = guess->blocks[b];
                 guess->blocks[b] = kept;
-                if (draft_of(lineup, guess, &draft, weighed) &&
+                if (draft_of(board, lineup, guess, &draft, weighed) &&
                     (!found || worth_before(&draft.worth, &best->worth))) {
                     draft_copy(&draft, best);
                     found = true;
@@ -702,9 +700,28 @@ place(const struct draft *draft, struct draft *out[LINEUPS_MAX], int count)
     return count + 1;
 }
 
-int
-lineup_list(const struct board *board, struct draft *out[LINEUPS_MAX], int64_t *weighed)
+/* A guess that becomes a draft. */
+struct drafting {
+    struct team *team;
+    const struct lineup *lineup;
+    struct guess *guess;
+    int64_t weighed;
+    bool found;
+    struct draft draft;
+};
+
+static void
+draft_one(void *arg, int item, int worker)
 {
+    struct drafting *drafting = (struct drafting *)arg + item;
+    drafting->found = order_blocks(team_board(drafting->team, worker), drafting->lineup,
+                                   drafting->guess, &drafting->draft, &drafting->weighed);
+}
+
+int
+lineup_list(struct team *team, struct draft *out[LINEUPS_MAX], int64_t *weighed)
+{
+    const struct board *board = team->board;
     struct lineup *lineup = xcalloc(1, sizeof(*lineup));
     lineup->board = board;
     list_items(lineup);
@@ -713,11 +730,19 @@ lineup_list(const struct board *board, struct draft *out[LINEUPS_MAX], int64_t *
         guess_widths(lineup);
     }
     int count = 0;
-    struct draft *draft = xcalloc(1, sizeof(*draft));
-    for (int i = 0; i < lineup->count; i++)
-        if (order_blocks(lineup, &lineup->guesses[i], draft, weighed))
-            count = place(draft, out, count);
-    free(draft);
+    struct drafting *draftings = xcalloc(GUESSES_MAX, sizeof(*draftings));
+    for (int i = 0; i < lineup->count; i++) {
+        draftings[i].team = team;
+        draftings[i].lineup = lineup;
+        draftings[i].guess = &lineup->guesses[i];
+    }
+    team_run(team, lineup->count, draft_one, draftings);
+    for (int i = 0; i < lineup->count; i++) {
+        *weighed += draftings[i].weighed;
+        if (draftings[i].found)
+            count = place(&draftings[i].draft, out, count);
+    }
+    free(draftings);
     free(lineup);
     return count;
 }

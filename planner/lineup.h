@@ -7,12 +7,12 @@
 #define PLANNER_LINEUP_H
 
 #include "planner/draft.h"
+#include "planner/team.h"
 
 enum { LINEUPS_MAX = 32 };
 
 /* The best such drafts of two pools or more, at most LINEUPS_MAX, best first; the caller frees
  * each. Their number. */
-int lineup_list(const struct board *board, struct draft *out[LINEUPS_MAX],
-                int64_t *weighed);
+int lineup_list(struct team *team, struct draft *out[LINEUPS_MAX], int64_t *weighed);
 
 #endif

@@ -59,10 +59,7 @@ struct shaper {
     const struct extent *extent;
     bool quick;
     struct guesses *guesses; /* [2]: by goal, by hope; of the setting and depth at hand */
-    struct guess *cut;       /* [GUESSES_CUT x 2]: those that are cut */
-    int sure_count;
-    struct guess *sure; /* [settings x SURE_DEPTH x 2 x GUESSES_SURE] */
-    struct shape *kept; /* [settings x depths x 2 x KEPT_EACH] */
+    struct shape *kept;      /* [settings x depths x 2 x KEPT_EACH], all settings' */
     int *kept_counts;
     int devices[FLEET_KINDS_MAX];
     int choices_count;
@@ -280,10 +277,6 @@ static void
 try_guess(struct shaper *shaper, const struct guess *guess)
 {
     const struct board *board = shaper->board;
-    if (shaper->setting != guess->setting) {
-        shaper->setting = guess->setting;
-        list_choices(shaper);
-    }
     memcpy(shaper->picked, guess->picked, sizeof(guess->picked));
     int kinds[FLEET_KINDS_MAX];
     int kinds_count = 0;
@@ -487,17 +480,18 @@ collect_one(const struct shape *shape, bool by_hope, struct shape *shapes, int c
 
 /* The best by worth, then the best by hope. */
 static int
-collect(const struct shaper *shaper, struct shape *shapes, int most)
+collect(const struct shape *kept, const int *kept_counts, int settings,
+        struct shape *shapes, int most)
 {
-    int lists = shaper->board->settings_count * DEPTH_MAX * 2;
+    int lists = settings * DEPTH_MAX * 2;
     int count = 0;
     for (int half = 0; half < 2; half++) {
         int start = count;
         int room = half == 0 ? most / 2 : most - start;
         int got = 0;
         for (int list = half; list < lists; list += 2) {
-            for (int i = 0; i < shaper->kept_counts[list]; i++) {
-                const struct shape *shape = &shaper->kept[list * KEPT_EACH + i];
+            for (int i = 0; i < kept_counts[list]; i++) {
+                const struct shape *shape = &kept[list * KEPT_EACH + i];
                 got = collect_one(shape, half == 1, &shapes[start], got, room);
             }
         }
@@ -506,79 +500,139 @@ collect(const struct shaper *shaper, struct shape *shapes, int most)
     return count;
 }
 
-/* A guess goes to those that are cut for sure, or to the best of all. */
-static void
-sort_guess(struct shaper *shaper, const struct guess *guess, bool by_hope, bool sure,
-           int counts[2])
-{
-    for (int i = 0; by_hope && i < shaper->guesses[0].count; i++)
-        if (same_guess(guess, &shaper->guesses[0].list[i]))
-            return;
-    if (sure)
-        shaper->sure[shaper->sure_count++] = *guess;
-    else
-        guess_keep(&shaper->cut[by_hope ? GUESSES_CUT : 0], &counts[by_hope],
-                   shaper->extent->cut, guess, by_hope);
-}
+/* ---- settings side by side ---- */
 
-/* All settings and depths; the best guesses of each go on. */
+/* What was guessed of one setting. */
+struct noted {
+    bool by_hope;
+    bool sure;
+    struct guess guess;
+};
+
+enum { NOTED_MAX = DEPTH_MAX * 2 * GUESSES_EACH };
+
+/* The search of one setting: what it keeps, no other does. */
+struct setting_search {
+    struct team *team;
+    struct shaper shaper;
+    int noted_count;
+    struct noted *noted; /* [NOTED_MAX], in the order of depths */
+    int tried_count;
+    struct guess *tried; /* [GUESSES_TRIED], in the order in which they are cut */
+};
+
+enum { GUESSES_TRIED = SURE_DEPTH * 2 * GUESSES_SURE + 2 * GUESSES_CUT };
+
+/* The best guesses of all depths. */
 static void
-guess_all(struct shaper *shaper, int counts[2])
+guess_setting(void *arg, int item, int worker)
 {
-    const struct board *board = shaper->board;
+    struct setting_search *search = (struct setting_search *)arg + item;
+    struct shaper *shaper = &search->shaper;
+    const struct board *board = team_board(search->team, worker);
     int deepest = shaper->extent->cut > 0 ? DEPTH_MAX : SURE_DEPTH;
     deepest = board->layers < deepest ? board->layers : deepest;
-    for (int s = 0; s < board->settings_count; s++) {
-        shaper->setting = s;
-        list_choices(shaper);
-        for (int stages = 1; stages <= deepest; stages++) {
-            if (board->request->pipeline > 0 && stages != board->request->pipeline)
-                continue;
-            shaper->stages = stages;
-            shaper->guesses[0].count = 0;
-            shaper->guesses[1].count = 0;
-            if (few(shaper, shaper->choices_count, stages))
-                pick_freely(shaper);
-            else
-                pick_two(shaper);
-            for (int by_hope = 0; by_hope < 2; by_hope++)
-                for (int i = 0; i < shaper->guesses[by_hope].count; i++)
-                    sort_guess(shaper, &shaper->guesses[by_hope].list[i], by_hope == 1,
-                               i < shaper->extent->sure && stages <= SURE_DEPTH, counts);
+    shaper->board = board;
+    shaper->guesses = xcalloc(2, sizeof(*shaper->guesses));
+    list_choices(shaper);
+    for (int stages = 1; stages <= deepest; stages++) {
+        if (board->request->pipeline > 0 && stages != board->request->pipeline)
+            continue;
+        shaper->stages = stages;
+        shaper->guesses[0].count = 0;
+        shaper->guesses[1].count = 0;
+        if (few(shaper, shaper->choices_count, stages))
+            pick_freely(shaper);
+        else
+            pick_two(shaper);
+        for (int by_hope = 0; by_hope < 2; by_hope++) {
+            for (int i = 0; i < shaper->guesses[by_hope].count; i++) {
+                const struct guess *guess = &shaper->guesses[by_hope].list[i];
+                bool again = false;
+                for (int k = 0; by_hope && k < shaper->guesses[0].count && !again; k++)
+                    again = same_guess(guess, &shaper->guesses[0].list[k]);
+                bool sure = i < shaper->extent->sure && stages <= SURE_DEPTH;
+                if (!again)
+                    search->noted[search->noted_count++] =
+                        (struct noted){by_hope == 1, sure, *guess};
+            }
         }
     }
+    free(shaper->guesses);
+}
+
+static void
+try_setting(void *arg, int item, int worker)
+{
+    struct setting_search *search = (struct setting_search *)arg + item;
+    search->shaper.board = team_board(search->team, worker);
+    for (int i = 0; i < search->tried_count; i++)
+        try_guess(&search->shaper, &search->tried[i]);
+}
+
+/* Which guesses are cut: those that are sure to be, and the best of all settings. */
+static void
+choose_guesses(struct setting_search *searches, int count, const struct extent *extent)
+{
+    struct guess *cut = xcalloc(2 * GUESSES_CUT, sizeof(*cut));
+    int counts[2] = {0, 0};
+    for (int s = 0; s < count; s++) {
+        struct setting_search *search = &searches[s];
+        for (int i = 0; i < search->noted_count; i++) {
+            const struct noted *noted = &search->noted[i];
+            if (noted->sure)
+                search->tried[search->tried_count++] = noted->guess;
+            else
+                guess_keep(&cut[noted->by_hope ? GUESSES_CUT : 0],
+                           &counts[noted->by_hope], extent->cut, &noted->guess,
+                           noted->by_hope);
+        }
+    }
+    for (int by_hope = 0; by_hope < 2; by_hope++) {
+        for (int i = 0; i < counts[by_hope]; i++) {
+            const struct guess *guess = &cut[by_hope * GUESSES_CUT + i];
+            struct setting_search *search = &searches[guess->setting];
+            search->tried[search->tried_count++] = *guess;
+        }
+    }
+    free(cut);
 }
 
 int
-shapes_list(const struct board *board, enum shapes_extent extent, struct shape *shapes,
-            int most, int64_t *weighed)
+shapes_list(struct team *team, enum shapes_extent extent, struct shape *shapes, int most,
+            int64_t *weighed)
 {
-    struct shaper *shaper = xcalloc(1, sizeof(*shaper));
-    shaper->board = board;
-    shaper->extent = &extents[extent];
-    shaper->quick = extent == SHAPES_QUICK;
-    size_t lists = (size_t)board->settings_count * DEPTH_MAX * 2;
-    shaper->kept = xcalloc(lists * KEPT_EACH + 1, sizeof(*shaper->kept));
-    shaper->kept_counts = xcalloc(lists + 1, sizeof(*shaper->kept_counts));
-    shaper->guesses = xcalloc(2, sizeof(*shaper->guesses));
-    shaper->cut = xcalloc(2 * GUESSES_CUT, sizeof(*shaper->cut));
-    shaper->sure = xcalloc(lists * GUESSES_SURE + 1, sizeof(*shaper->sure));
-    for (int p = 0; p < board->fleet->pools_count; p++)
-        shaper->devices[board->fleet->pools[p].kind] += board->fleet->pools[p].devices;
-    int counts[2] = {0, 0};
-    guess_all(shaper, counts);
-    for (int i = 0; i < shaper->sure_count; i++)
-        try_guess(shaper, &shaper->sure[i]);
-    for (int by_hope = 0; by_hope < 2; by_hope++)
-        for (int i = 0; i < counts[by_hope]; i++)
-            try_guess(shaper, &shaper->cut[by_hope * GUESSES_CUT + i]);
-    int count = collect(shaper, shapes, most);
-    *weighed += shaper->weighed;
-    free(shaper->guesses);
-    free(shaper->cut);
-    free(shaper->sure);
-    free(shaper->kept);
-    free(shaper->kept_counts);
-    free(shaper);
+    const struct board *board = team->board;
+    int settings = board->settings_count;
+    size_t lists = (size_t)settings * DEPTH_MAX * 2;
+    struct shape *kept = xcalloc(lists * KEPT_EACH + 1, sizeof(*kept));
+    int *kept_counts = xcalloc(lists + 1, sizeof(*kept_counts));
+    struct setting_search *searches = xcalloc((size_t)settings + 1, sizeof(*searches));
+    for (int s = 0; s < settings; s++) {
+        struct setting_search *search = &searches[s];
+        search->team = team;
+        search->noted = xcalloc(NOTED_MAX, sizeof(*search->noted));
+        search->tried = xcalloc(GUESSES_TRIED, sizeof(*search->tried));
+        search->shaper.extent = &extents[extent];
+        search->shaper.quick = extent == SHAPES_QUICK;
+        search->shaper.kept = kept;
+        search->shaper.kept_counts = kept_counts;
+        search->shaper.setting = s;
+        for (int p = 0; p < board->fleet->pools_count; p++)
+            search->shaper.devices[board->fleet->pools[p].kind] +=
+                board->fleet->pools[p].devices;
+    }
+    team_run(team, settings, guess_setting, searches);
+    choose_guesses(searches, settings, &extents[extent]);
+    team_run(team, settings, try_setting, searches);
+    int count = collect(kept, kept_counts, settings, shapes, most);
+    for (int s = 0; s < settings; s++) {
+        *weighed += searches[s].shaper.weighed;
+        free(searches[s].noted);
+        free(searches[s].tried);
+    }
+    free(searches);
+    free(kept);
+    free(kept_counts);
     return count;
 }

@@ -11,6 +11,7 @@
 #define PLANNER_SHAPE_H
 
 #include "planner/draft.h"
+#include "planner/team.h"
 
 struct shape {
     struct worth worth; /* of as many as there are devices for, in one zone's links */
@@ -31,7 +32,7 @@ enum shapes_extent {
 
 /* The shapes worth trying, best first; at most `most`. `weighed` counts those that were
  * looked at. */
-int shapes_list(const struct board *board, enum shapes_extent extent,
-                struct shape *shapes, int most, int64_t *weighed);
+int shapes_list(struct team *team, enum shapes_extent extent, struct shape *shapes,
+                int most, int64_t *weighed);
 
 #endif

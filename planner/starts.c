@@ -31,15 +31,16 @@ starts_list(const struct fleet *fleet, struct start starts[STARTS_MAX])
             ? fleet->zones_count
             : 2 * fleet->zones_count + 2 * fleet->kinds_count + fleet->pools_count;
     for (int number = 0; number < numbers && count < STARTS_MAX; number++) {
-        struct start start = {{false}};
+        struct start start = {{0}};
         bool any = false;
         bool all = true;
         for (int p = 0; p < fleet->pools_count; p++) {
             if (fleet->pools[p].devices < 1)
                 continue;
-            start.keep[p] = part_has(fleet, number, p);
-            any = any || start.keep[p];
-            all = all && start.keep[p];
+            bool has = part_has(fleet, number, p);
+            start.devices[p] = has ? fleet->pools[p].devices : 0;
+            any = any || has;
+            all = all && has;
         }
         bool again = false;
         for (int i = 0; i < count && !again; i++)

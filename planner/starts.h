@@ -11,7 +11,7 @@
 enum { STARTS_MAX = 24 };
 
 struct start {
-    bool keep[FLEET_POOLS_MAX];
+    int devices[FLEET_POOLS_MAX]; /* of each pool */
 };
 
 /* The pools without each zone; where kinds differ also without each kind and each pool, and those

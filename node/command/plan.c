@@ -1,4 +1,5 @@
 #include "node/command/command.h"
+#include "node/command/workers.h"
 #include "node/plan/document.h"
 #include "node/plan/page.h"
 #include "node/plan/svg.h"
@@ -126,7 +127,7 @@ find(struct plan_outcome *outcome, struct err *err)
  * cluster that is there now when this returns. */
 static int
 repair(const struct given *given, struct plan_job *job, struct plan_cluster *now,
-       struct plan_outcome *outcome, struct err *err)
+       const struct parallel *parallel, struct plan_outcome *outcome, struct err *err)
 {
     struct plan_cluster before = {0};
     struct fleet_plan current = {0};
@@ -144,6 +145,7 @@ repair(const struct given *given, struct plan_job *job, struct plan_cluster *now
         result = wrong_plan(given->current, err);
     if (result == 0)
         result = plan_job_bind(job, now, err);
+    job->request.parallel = parallel;
     if (result == 0)
         result = fleet_repair(&job->request, before.fleet, &current, now->fleet, &terms,
                               &outcome->repair, err);
@@ -274,6 +276,8 @@ plan(const struct given *given, struct err *err)
     struct plan_outcome outcome = {.job = &job, .cluster = &cluster};
     if (check_svg(given, err) || plan_job_read(given->job, &job, err))
         return -1;
+    struct workers *workers = workers_new();
+    const struct parallel *parallel = workers_parallel(workers);
     int result = 0;
     if (job.foreign && !given->evaluate)
         result = err_set(err, ERR_USAGE,
@@ -282,9 +286,10 @@ plan(const struct given *given, struct err *err)
     if (result == 0)
         result = plan_cluster_read(given->cluster, job.model, &cluster, err);
     if (result == 0 && given->current)
-        result = repair(given, &job, &cluster, &outcome, err);
+        result = repair(given, &job, &cluster, parallel, &outcome, err);
     else if (result == 0)
         result = plan_job_bind(&job, &cluster, err);
+    job.request.parallel = parallel;
     if (cluster.fleet) /* it was read */
         show_notes(&cluster);
     if (result == 0 && given->evaluate)
@@ -311,6 +316,7 @@ plan(const struct given *given, struct err *err)
     plan_outcome_release(&outcome);
     plan_cluster_release(&cluster);
     plan_job_release(&job);
+    workers_free(workers);
     return result;
 }
 

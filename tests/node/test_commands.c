@@ -1,5 +1,7 @@
+#include "node/command/workers.h"
 #include "tests/node/swarm.h"
 #include "tests/suite.h"
+#include "transport/base/alloc.h"
 #include "transport/base/clock.h"
 #include "transport/base/file.h"
 
@@ -7,6 +9,7 @@
 #include <dirent.h>
 #include <netinet/in.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -428,6 +431,43 @@ START_TEST(a_node_that_cannot_be_spoken_to_is_named)
 }
 END_TEST
 
+enum { ITEMS = 1000 };
+
+struct items {
+    atomic_int done[ITEMS];
+    atomic_int at_work[PARALLEL_WORKERS_MAX];
+    atomic_int wrong;
+};
+
+static void
+do_item(void *arg, int item, int worker)
+{
+    struct items *items = arg;
+    atomic_fetch_add(&items->wrong, atomic_fetch_add(&items->at_work[worker], 1) != 0);
+    atomic_fetch_add(&items->done[item], 1);
+    atomic_fetch_sub(&items->at_work[worker], 1);
+}
+
+START_TEST(workers_do_each_item_once_and_one_at_a_time)
+{
+    struct workers *workers = workers_new();
+    const struct parallel *parallel = workers_parallel(workers);
+    struct items *items = xcalloc(1, sizeof(*items));
+    ck_assert_int_ge(parallel_workers(parallel), 1);
+    for (int round = 1; round <= 100; round++) {
+        parallel_run(parallel, ITEMS, do_item, items);
+        for (int i = 0; i < ITEMS; i++)
+            ck_assert_int_eq(items->done[i], round);
+    }
+    parallel_run(parallel, 0, do_item, items);
+    parallel_run(parallel, 1, do_item, items);
+    ck_assert_int_eq(items->done[0], 101);
+    ck_assert_int_eq(items->wrong, 0);
+    free(items);
+    workers_free(workers);
+}
+END_TEST
+
 Suite *
 suite_commands(void)
 {
@@ -449,5 +489,6 @@ suite_commands(void)
     tcase_add_test(tests, who_leaves_while_it_joins_has_no_others_to_be_lost_to);
     tcase_add_test(tests, without_a_node_a_command_says_how_to_start_one);
     tcase_add_test(tests, a_node_that_cannot_be_spoken_to_is_named);
+    tcase_add_test(tests, workers_do_each_item_once_and_one_at_a_time);
     return suite;
 }

@@ -1,4 +1,5 @@
 #include "planner/fleet_search.h"
+#include "planner/parallel.h"
 #include "planner/published.h"
 #include "tests/planner/fleets.h"
 #include "tests/suite.h"
@@ -393,6 +394,51 @@ START_TEST(no_part_of_a_fleet_is_better_than_all_of_it)
 }
 END_TEST
 
+/* Items in another order than the caller would do them in, by workers in turn. */
+static void
+run_backwards(void *context, int count, parallel_fn fn, void *arg)
+{
+    int *runs = context;
+    *runs += 1;
+    for (int i = count - 1; i >= 0; i--)
+        fn(arg, i, i % 3);
+}
+
+START_TEST(any_number_of_workers_finds_the_same)
+{
+    int devices[] = {8, 12, 8, 4};
+    for (int variant = 0; variant < 4; variant++) {
+        struct rng rng = {.seed = 11 + (uint64_t)variant};
+        struct fleet *fleet =
+            fleets_cloud(&rng, variant < 2 ? 2 : 1, 2, devices,
+                         variant % 2 ? COST_MODEL_REPLAY : COST_MODEL_PUBLISHED);
+        struct fleet_request request;
+        fleet_request_init(&request, 256);
+        struct fleet_answer alone;
+        struct fleet_answer together;
+        ck_assert(ask(&request, fleet, &alone));
+        int runs = 0;
+        struct parallel parallel = {3, run_backwards, &runs};
+        request.parallel = &parallel;
+        ck_assert(ask(&request, fleet, &together));
+        ck_assert_int_gt(runs, 10);
+        ck_assert_int_eq(alone.candidates, together.candidates);
+        ck_assert_int_eq(alone.plan.width, together.plan.width);
+        ck_assert_int_eq(alone.plan.stages_count, together.plan.stages_count);
+        ck_assert_mem_eq(alone.plan.layers, together.plan.layers,
+                         (size_t)alone.plan.stages_count * sizeof(*alone.plan.layers));
+        ck_assert_mem_eq(alone.plan.replicas, together.plan.replicas,
+                         (size_t)alone.plan.width * (size_t)alone.plan.stages_count *
+                             sizeof(*alone.plan.replicas));
+        ck_assert_mem_eq(&alone.estimate.iteration_s, &together.estimate.iteration_s,
+                         sizeof(double));
+        fleet_answer_release(&alone);
+        fleet_answer_release(&together);
+        fleet_free(fleet);
+    }
+}
+END_TEST
+
 START_TEST(same_question_gets_the_same_bits)
 {
     int devices[] = {32, 48, 16, 64};
@@ -432,5 +478,6 @@ suite_fleet_search(void)
     tcase_add_test(parts, no_part_of_a_fleet_is_better_than_all_of_it);
     TCase *bits = suite_case(suite, "bits", 600);
     tcase_add_test(bits, same_question_gets_the_same_bits);
+    tcase_add_test(bits, any_number_of_workers_finds_the_same);
     return suite;
 }

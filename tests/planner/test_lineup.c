@@ -41,6 +41,16 @@ check_lineup(const struct board *board, const struct draft *draft)
     ck_assert_double_le(again->iteration_s, draft->iteration_s);
 }
 
+static int
+list_lineups(struct board *board, struct draft *drafts[LINEUPS_MAX], int64_t *weighed)
+{
+    struct team team;
+    team_init(&team, board, NULL);
+    int count = lineup_list(&team, drafts, weighed);
+    team_release(&team);
+    return count;
+}
+
 START_TEST(lineups_can_be_carried_out_and_the_best_come_first)
 {
     struct rng rng = {.seed = suite_seed(__func__, 1)};
@@ -60,7 +70,7 @@ START_TEST(lineups_can_be_carried_out_and_the_best_come_first)
         struct board *board = board_new(&request, fleet);
         struct draft *drafts[LINEUPS_MAX];
         int64_t weighed = 0;
-        int count = lineup_list(board, drafts, &weighed);
+        int count = list_lineups(board, drafts, &weighed);
         ck_assert_int_le(count, LINEUPS_MAX);
         ck_assert_int_ge(weighed, count);
         for (int k = 0; k < count; k++) {
@@ -95,7 +105,7 @@ START_TEST(where_rings_between_zones_are_slow_stages_keep_to_their_zone)
     struct board *board = board_new(&request, fleet);
     struct draft *drafts[LINEUPS_MAX];
     int64_t weighed = 0;
-    int count = lineup_list(board, drafts, &weighed);
+    int count = list_lineups(board, drafts, &weighed);
     int apart = 0; /* all three zones, and no ring between them */
     for (int k = 0; k < count; k++) {
         bool seen[3] = {false};
@@ -126,7 +136,7 @@ START_TEST(a_fleet_with_nothing_that_was_measured_has_no_lineups)
     struct board *board = board_new(&request, fleet);
     struct draft *drafts[LINEUPS_MAX];
     int64_t weighed = 0;
-    ck_assert_int_eq(lineup_list(board, drafts, &weighed), 0);
+    ck_assert_int_eq(list_lineups(board, drafts, &weighed), 0);
     ck_assert_int_eq(weighed, 0);
     board_free(board);
     fleet_free(fleet);

@@ -172,7 +172,7 @@ def long_row_of_three_types_of_256():
     valid(case, case.plan())
 
 
-def parts_of(pools):
+def sets_of(pools):
     """The pools without each zone, each type and each one of them."""
     parts = [{k: n for k, n in pools.items() if zone != k[1]} for _, zone in pools]
     parts += [{k: n for k, n in pools.items() if device != k[0]} for device, _ in pools]
@@ -180,18 +180,25 @@ def parts_of(pools):
     return [part for at, part in enumerate(parts) if part and part not in parts[:at]]
 
 
-def no_part_is_better(pools, model, batch):
+def fewer_of(pools):
+    """The pools with a machine less of each, and with half of it."""
+    few = [(without, left) for without, n in pools.items() for left in (n - 4, n // 2) if left > 0]
+    return [{k: left if k == without else n for k, n in pools.items()} for without, left in few]
+
+
+def no_part_is_better(pools, model, batch, parts):
     case = Case(pools, model=model, batch=batch)
     found = case.run("--json").returncode == 0
     took = valid(case, case.plan())["iteration_s"] if found else float("inf")
-    for part in parts_of(pools):
+    for part in parts:
         done = Case(part, model=model, batch=batch).run("--json")
         part_s = json.loads(done.stdout)["predicted"]["iteration_s"] if done.returncode == 0 else took
         that(took <= part_s * (1 + 1e-9), f"{took:.6f} s with {pools_text(pools)}, {part_s:.6f} s with {pools_text(part)}")
 
 
 def no_part_of_devices_of_five_sorts_is_better():
-    no_part_is_better({(G, C): 25, (V, C): 13, (A, B): 34, (A, FIVE[2]): 7, (V, FIVE[2]): 41}, "GPT-Neo-2.7", 512)
+    pools = {(G, C): 25, (V, C): 13, (A, B): 34, (A, FIVE[2]): 7, (V, FIVE[2]): 41}
+    no_part_is_better(pools, "GPT-Neo-2.7", 512, sets_of(pools))
 
 
 def long_no_part_of_random_pools_is_better():
@@ -203,7 +210,8 @@ def long_no_part_of_random_pools_is_better():
             device = chance.choice([A, A, V, V, G])
             pools[device, C if device == G else chance.choice(FIVE)] = chance.randint(2, 96)
         try:
-            no_part_is_better(pools, chance.choice(["OPT-350", "GPT-Neo-2.7"]), chance.choice([512, 1024, 2048]))
+            model, batch = chance.choice(["OPT-350", "GPT-Neo-2.7"]), chance.choice([512, 1024, 2048])
+            no_part_is_better(pools, model, batch, sets_of(pools) + fewer_of(pools))
         except Wrong as wrong:
             raise Wrong(f"seed {seed}: {wrong}") from wrong
 
@@ -632,7 +640,7 @@ def checks(long):
     own = [f for name, f in list(globals().items())
            if callable(f) and getattr(f, "__module__", "") == __name__ and not isinstance(f, type)]
     tools = {that, pools_text, valid, at_least, zones, without_seconds, numbers_of, checks, main,
-             parts_of, no_part_is_better}
+             sets_of, fewer_of, no_part_is_better}
     return [f for f in own if f not in tools and (long or not f.__name__.startswith("long_"))]
 
 
