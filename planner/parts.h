@@ -8,7 +8,11 @@
  *      |    \        finished, and its own parts are looked at
  *     without two
  *
- * A part finds here what it finds when it is asked about by itself. So no fleet of up to five
+ * and, where kinds differ or pools are two at most, each set that was searched to its end with a
+ * machine less of each of its pools, for as long as that is no worse than what is known: with
+ * a few devices less a search may end in another cut or depth by chance.
+ *
+ * A set finds here what it finds when it is asked about by itself. So no fleet of up to five
  * pools is planned worse than any set of its pools, but for what was given up; under the cost
  * objective that holds for three. Of more pools only the part that the best drafts use is looked
  * at.
