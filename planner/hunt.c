@@ -491,13 +491,13 @@ beaten_at_a_glance(struct hunt *hunt)
 }
 
 /* How often all climbs are made, each time by other chances: more than once with kinds in several
- * zones, where money does not count. */
+ * zones, where money does not count. Replays take what time there is. */
 static int
 chances_of(const struct hunt *hunt)
 {
     struct variety variety = hunt_variety(hunt->fleet);
-    if (hunt->further || hunt->board->priced || variety.pools > HUNT_POOLS_FEW ||
-        exhaust_feasible(hunt->board))
+    if (hunt->further || !hunt->board->published || hunt->board->priced ||
+        variety.pools > HUNT_POOLS_FEW || exhaust_feasible(hunt->board))
         return 1;
     return variety.kinds > 1 && variety.zones > 1 ? CHANCES_MAX : 1;
 }

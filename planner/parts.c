@@ -224,7 +224,7 @@ look_at_parts(struct search *search)
 }
 
 /* With a machine less another cut or depth is found by chance. Where all devices are of one kind
- * in many zones that was not seen to happen. */
+ * in many zones that was not seen to happen; and each search with replays takes its time. */
 static bool
 has_less(const struct search *search)
 {
@@ -238,7 +238,7 @@ has_less(const struct search *search)
         mixed = mixed || (kind >= 0 && kind != fleet->pools[p].kind);
         kind = fleet->pools[p].kind;
     }
-    return whole->request->objective == OBJECTIVE_THROUGHPUT &&
+    return whole->board->published && whole->request->objective == OBJECTIVE_THROUGHPUT &&
            (mixed || size_of(search->visits[0].devices) <= LESS_POOLS_FEW);
 }
 

@@ -8,7 +8,7 @@
  *      |    \        finished, and its own parts are looked at
  *     without two
  *
- * and, where kinds differ or pools are two at most, each set that was searched to its end with a
+ * and, under the published model, where kinds differ or pools are two at most, each set that was searched to its end with a
  * machine less of each of its pools, for as long as that is no worse than what is known: with
  * a few devices less a search may end in another cut or depth by chance.
  *

@@ -29,7 +29,8 @@ char *suite_folder(char path[4096]);
 /* The seed of a test that uses chance: FLOTILLA_SEED or `fallback`; printed. */
 uint64_t suite_seed(const char *test, uint64_t fallback);
 
-/* How often such a test goes round: FLOTILLA_SEEDS, or `few`. */
+/* How often such a test goes round: FLOTILLA_SEEDS, or `few`; under sanitizers, which take
+ * several times as long, a third of it. */
 int suite_rounds(int few);
 
 #endif
