@@ -13,12 +13,11 @@ enum {
     CLIMB_SEEDS = 100000, /* seeds from one to the other */
     CHANCES_MAX = 3,      /* how often all climbs are made where much is different */
     CHANCE_SEEDS = 10000000,
-    CHANCE_DRAFTS = 8, /* that are kept of a further chance */
-    FURTHER_DRAFTS =
-        96,        /* that a further chance, or a search beside a rival, begins with */
-    REPLAYED = 48, /* drafts that are replayed */
-    REPLAY_CLIMBS = 6,    /* of which so many climb on, */
-    REPLAYS_EACH = 160,   /* each with so many replays, */
+    CHANCE_DRAFTS = 8,   /* that are kept of a further chance */
+    FURTHER_DRAFTS = 96, /* that such a one, or a part with a machine less, begins with */
+    REPLAYED = 48,       /* drafts that are replayed */
+    REPLAY_CLIMBS = 6,   /* of which so many climb on, */
+    REPLAYS_EACH = 160,  /* each with so many replays, */
     POLISH_REPLAYED = 24, /* the same where one draft goes on alone */
     POLISH_CLIMBS = 2,
     REPLAY_OPERATIONS_MAX = 80000000, /* all of no more than so many operations */

@@ -229,17 +229,9 @@ static bool
 has_less(const struct search *search)
 {
     const struct hunt *whole = search->whole;
-    const struct fleet *fleet = whole->fleet;
-    int kind = -1;
-    bool mixed = false;
-    for (int p = 0; p < fleet->pools_count; p++) {
-        if (fleet->pools[p].devices < 1)
-            continue;
-        mixed = mixed || (kind >= 0 && kind != fleet->pools[p].kind);
-        kind = fleet->pools[p].kind;
-    }
+    struct variety variety = hunt_variety(whole->fleet);
     return whole->board->published && whole->request->objective == OBJECTIVE_THROUGHPUT &&
-           (mixed || size_of(search->visits[0].devices) <= LESS_POOLS_FEW);
+           (variety.kinds > 1 || variety.pools <= LESS_POOLS_FEW);
 }
 
 /* Each set that was searched to its end, with a machine less of each of its pools that its best

@@ -11,9 +11,8 @@
 struct team {
     const struct parallel *parallel; /* borrowed; NULL: the caller alone */
     struct board *board;             /* the caller's, borrowed */
-    struct board
-        *twins[PARALLEL_WORKERS_MAX]; /* the others', made when they are needed; [0] is
-                                                  not used */
+    /* The others', made when they are needed; [0] is not used. */
+    struct board *twins[PARALLEL_WORKERS_MAX];
 };
 
 void team_init(struct team *team, struct board *board, const struct parallel *parallel);
