@@ -58,14 +58,16 @@ _Static_assert(
 
 /* ---- side by side ---- */
 
-/* A draft that is filled or climbed from. */
+/* A draft that is filled, climbed from or replayed. */
 struct task {
     struct hunt *hunt;
     struct draft *draft;
     int64_t tries;
     double threshold;
+    int replays; /* that it may take */
     uint64_t seed;
     int64_t weighed;
+    bool valid; /* it could be replayed */
 };
 
 static void
@@ -353,31 +355,20 @@ take_replays(struct hunt *hunt, const struct draft *draft, int wanted)
     return taken;
 }
 
-struct replaying {
-    struct hunt *hunt;
-    struct draft *draft;
-    int replays;
-    uint64_t seed;
-    bool valid;
-    int64_t weighed;
-};
-
 static void
 replay_one(void *arg, int item, int worker)
 {
-    struct replaying *replaying = (struct replaying *)arg + item;
-    replaying->valid =
-        replaying->replays > 0 &&
-        draft_replay(team_board(&replaying->hunt->team, worker), replaying->draft);
+    struct task *task = (struct task *)arg + item;
+    task->valid = task->replays > 0 &&
+                  draft_replay(team_board(&task->hunt->team, worker), task->draft);
 }
 
 static void
 climb_replayed_one(void *arg, int item, int worker)
 {
-    struct replaying *replaying = (struct replaying *)arg + item;
-    replaying->weighed =
-        climb_replayed(team_board(&replaying->hunt->team, worker), replaying->draft,
-                       replaying->replays, replaying->seed);
+    struct task *task = (struct task *)arg + item;
+    task->weighed = climb_replayed(team_board(&task->hunt->team, worker), task->draft,
+                                   task->replays, task->seed);
 }
 
 /* What draft_weigh() guesses of a replay is replayed: the first `most`, of which at least one is kept;
@@ -388,19 +379,19 @@ replay_some(struct hunt *hunt, int most, int climbs)
     if (hunt->board->published)
         return;
     int count = hunt->count < most ? hunt->count : most;
-    struct replaying *replayings = xcalloc((size_t)most + 1, sizeof(*replayings));
+    struct task *tasks = xcalloc((size_t)most + 1, sizeof(*tasks));
     for (int i = 0; i < count; i++)
-        replayings[i] = (struct replaying){
+        tasks[i] = (struct task){
             .hunt = hunt,
             .draft = hunt->drafts[i],
             .replays = take_replays(hunt, hunt->drafts[i], 1),
         };
-    team_run(&hunt->team, count, replay_one, replayings);
+    team_run(&hunt->team, count, replay_one, tasks);
     int kept = 0;
     for (int i = 0; i < hunt->count; i++) {
         struct draft *draft = hunt->drafts[i];
-        bool valid = i < count && replayings[i].valid;
-        if (i < count && replayings[i].replays == 0 && kept == 0)
+        bool valid = i < count && tasks[i].valid;
+        if (i < count && tasks[i].replays == 0 && kept == 0)
             valid = draft_replay(hunt->board, draft);
         if (valid)
             hunt->drafts[kept++] = draft;
@@ -412,16 +403,14 @@ replay_some(struct hunt *hunt, int most, int climbs)
     int each = hunt->request->quick ? QUICK_REPLAYS_EACH : REPLAYS_EACH;
     climbs = climbs < kept ? climbs : kept;
     for (int i = 0; i < climbs; i++)
-        replayings[i] = (struct replaying){
+        tasks[i] = (struct task){
             .hunt = hunt,
             .draft = hunt->drafts[i],
             .replays = take_replays(hunt, hunt->drafts[i], each),
             .seed = (uint64_t)i + 1,
         };
-    team_run(&hunt->team, climbs, climb_replayed_one, replayings);
-    for (int i = 0; i < climbs; i++)
-        hunt->weighed += replayings[i].weighed;
-    free(replayings);
+    run_tasks(hunt, tasks, climbs, climb_replayed_one);
+    free(tasks);
     hunt_settle(hunt);
 }
 
